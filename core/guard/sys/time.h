@@ -1,0 +1,1 @@
+#error "a pure layer includes <sys/time.h>"

@@ -1,0 +1,1 @@
+#error "a pure layer includes <time.h>: time, threads, scripts and sockets belong to other layers"
