@@ -1,0 +1,41 @@
+/* The picture that one decision sees: the memory that C fills and Lua reads (abi.h), one for the
+ * whole router, preallocated, filled anew for every decision. A script must not keep any of it.
+ *
+ * The helpers that give orders of rows write into `order`, which the next call overwrites. */
+#ifndef KVR_VIEW_H
+#define KVR_VIEW_H
+
+#include <stdint.h>
+
+#include "abi.h"
+#include "hash_ring.h"
+
+struct kvr_picture {
+    struct kvr_request_view request;
+    struct kvr_view view;
+    struct kvr_order order;
+    struct kvr_observation observation;
+    struct kvr_replica_view *rows; /* capacity of them; view.rows points here */
+    uint32_t *order_rows;          /* capacity of them; order.rows points here */
+    uint64_t *ids;                 /* 64-bit identity of each row, for rendezvous orders */
+    double *weights;               /* of each row */
+    uint32_t capacity;             /* most rows */
+    const struct kvr_hash_ring *ring; /* over the rows of this view, by index; the router's */
+};
+
+void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity);
+void kvr_picture_deinit(struct kvr_picture *picture);
+
+/* Fills the totals, means and minima of the view from its rows. Rows 0..count-1 must be set. */
+void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count);
+
+/* Fill `order` with at most `limit` distinct row indices (0: all): clockwise on the ring from the
+ * key's position, or by falling rendezvous score. Unavailable rows are in it: a policy skips them,
+ * so that the order of the others never depends on who is away. A salt makes an independent ring.
+ * Return the count. Called from Lua through these addresses. */
+uint32_t kvr_picture_ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                                uint32_t limit);
+uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                               uint32_t limit);
+
+#endif

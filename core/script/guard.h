@@ -1,0 +1,25 @@
+/* Runs a Lua call that can be left: when a watchdog finds it older than its budget of the thread's
+ * CPU time, the thread jumps out of the call and the VM is abandoned for good. See guard.c for why
+ * the jump is taken only when the interrupted instruction lies in LuaJIT, its machine code or libm.
+ *
+ * One guard a process: the guarded calls are made by one thread, and are not nested. */
+#ifndef KVR_GUARD_H
+#define KVR_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KVR_GUARD_SIGNAL 12 /* SIGUSR2 */
+
+/* For the thread that makes guarded calls, after all libraries are loaded: builds the table of
+ * text segments and installs the signal handler. */
+void kvr_guard_start(void);
+/* One look, from the watchdog's thread, every 5 ms: kicks the guarded thread when its call has used
+ * more than `budget_ns` of CPU. Returns how long to sleep before the next look: 5 ms, or 50 us while
+ * a kick waits to be taken. */
+uint64_t kvr_guard_watch(uint64_t budget_ns);
+/* VMs left behind so far. At KVR_ABANDONED_MAX Lua stays off until a restart. */
+#define KVR_ABANDONED_MAX 64
+uint32_t kvr_guard_abandoned(void);
+
+#endif
