@@ -1,5 +1,6 @@
 /* A growable run of bytes that its holder owns. Zeroed is empty; growth doubles and never fails
- * (memory.h). Callers that take bytes from outside compare with their own limit before appending. */
+ * (memory.h). Callers that take bytes from outside compare with their own limit before appending.
+ */
 #ifndef KVR_BUFFER_H
 #define KVR_BUFFER_H
 

@@ -11,8 +11,8 @@ _Noreturn void kvr_check_failed(const char *file, int line, const char *conditio
 #define KVR_CHECK(condition)                                                                       \
     ((condition) ? (void)0 : kvr_check_failed(__FILE__, __LINE__, #condition))
 
-#define KVR_MUST_USE __attribute__((warn_unused_result))
-#define KVR_EXPORT __attribute__((visibility("default")))
+#define KVR_MUST_USE          __attribute__((warn_unused_result))
+#define KVR_EXPORT            __attribute__((visibility("default")))
 #define KVR_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 #endif

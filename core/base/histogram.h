@@ -1,5 +1,6 @@
 /* Counts of non-negative integers in logarithmic buckets: 32 linear steps an octave, so that a
- * quantile read back is within 3.2 % of the sample. Fixed size, no allocation. Unit is the caller's.
+ * quantile read back is within 3.2 % of the sample. Fixed size, no allocation. Unit is the
+ * caller's.
  *
  *   values   0..31 exact | 32..63 step 1 | 64..127 step 2 | 128..255 step 4 | ... */
 #ifndef KVR_HISTOGRAM_H

@@ -1,0 +1,433 @@
+#include "client.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "listener.h"
+#include "memory.h"
+
+static void take_kept_requests(struct kvr_client *client);
+
+static struct kvr_client *client_of(struct kvr_stream *stream)
+{
+    return KVR_LIST_ENTRY(stream, struct kvr_client, stream);
+}
+
+/* The only writer of `state`: a state is a list of the listener. */
+static void enter(struct kvr_client *client, enum kvr_client_state state)
+{
+    struct kvr_listener *listener = client->listener;
+    bool receiving = state == KVR_CLIENT_BODY || (state == KVR_CLIENT_HEAD && client->in.len);
+    struct kvr_list *list = state == KVR_CLIENT_ANSWERING ? &listener->answering
+                            : state == KVR_CLIENT_LEAVING ? &listener->leaving
+                            : receiving                   ? &listener->receiving
+                                                          : &listener->idle;
+    kvr_list_remove(&client->link);
+    kvr_list_append(list, &client->link);
+    client->state = state;
+    client->since_ns = kvr_loop_now();
+}
+
+/* Counts the client's buffer in the listener's total; frees it when it is empty. */
+static void account(struct kvr_client *client)
+{
+    if (client->in.len == 0 && client->in.data && client->state != KVR_CLIENT_BODY)
+        kvr_buffer_deinit(&client->in);
+    client->listener->held_bytes += client->in.capacity - client->held;
+    client->held = client->in.capacity;
+}
+
+static void refuse(struct kvr_client *client, uint16_t status, const char *code, const char *reason)
+{
+    struct kvr_listener *listener = client->listener;
+    listener->counters.refused_requests++;
+    client->keep_alive = false;
+    client->http10 = client->head_only = false;
+    if (listener->handler.on_refused)
+        listener->handler.on_refused(listener->handler.context, client, status, reason);
+    kvr_client_error(
+        client,
+        &(struct kvr_api_error){status, "invalid_request_error", code, NULL, status == 503 ? 1 : 0},
+        kvr_slice_of(""), reason);
+}
+
+/* Hands one whole request over. `owned`: its bytes lie at the start of client->in. */
+static void deliver(struct kvr_client *client, const char *data, size_t head_size, size_t body_size,
+                    bool owned)
+{
+    struct kvr_listener *listener = client->listener;
+    struct kvr_http_head *head = &listener->head;
+    client->keep_alive = head->keep_alive && !listener->stopping;
+    client->head_only = kvr_slice_is(head->method, "HEAD");
+    client->http10 = head->minor == 0;
+    client->user = NULL;
+    client->stalled = 0;
+    enter(client, KVR_CLIENT_ANSWERING);
+    struct kvr_request request = {
+        .head = head,
+        .head_bytes = kvr_slice_make(data, head_size),
+        .body = kvr_slice_make(data + head_size, body_size),
+        .owned = owned ? &client->in : NULL,
+    };
+    client->in_handler = true;
+    listener->handler.on_request(listener->handler.context, client, &request);
+    client->in_handler = false;
+}
+
+/* Same, for a request that fills client->in up to `used`; what follows is kept for the next. */
+static void deliver_owned(struct kvr_client *client, size_t used)
+{
+    struct kvr_buffer rest = {0};
+    kvr_buffer_append(&rest, client->in.data + used, client->in.len - used);
+    client->in.len = used;
+    deliver(client, client->in.data, client->head_size, used - client->head_size, true);
+    if (client->stream.closing) {
+        kvr_buffer_deinit(&rest);
+        return;
+    }
+    kvr_buffer_deinit(&client->in); /* nothing, if the handler took it */
+    client->in = rest;
+    client->scanned = 0;
+    account(client);
+}
+
+/* Unchunks data[0..len) behind what client->in holds; `data` may lie further on in it. Returns how
+ * many bytes were used, or a negative code after a refusal. */
+static int64_t take_chunked(struct kvr_client *client, const char *data, size_t len)
+{
+    size_t used = 0;
+    while (used < len && !kvr_chunked_done(&client->chunked)) {
+        struct kvr_slice piece;
+        int64_t n = kvr_chunked_next(&client->chunked, data + used, len - used, &piece);
+        if (n < 0) {
+            refuse(client, 400, "invalid_http", "malformed chunked body");
+            return n;
+        }
+        used += (size_t)n;
+        client->body_size += piece.len;
+        if (client->body_size > client->listener->options.body_bytes_max) {
+            refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
+            return KVR_E_LIMIT;
+        }
+        char *to = client->in.data + client->head_size + client->body_size - piece.len;
+        if (piece.len && to != piece.data)
+            memmove(to, piece.data, piece.len);
+    }
+    return (int64_t)used;
+}
+
+/* In a chunked body, client->in is [head][payload so far][raw bytes]: makes of them what can be. */
+static void advance_chunked(struct kvr_client *client, size_t raw_at)
+{
+    int64_t used = take_chunked(client, client->in.data + raw_at, client->in.len - raw_at);
+    if (used < 0)
+        return;
+    size_t end = client->head_size + client->body_size;
+    size_t rest = client->in.len - raw_at - (size_t)used;
+    memmove(client->in.data + end, client->in.data + raw_at + used, rest);
+    client->in.len = end + rest;
+    account(client);
+    if (!kvr_chunked_done(&client->chunked))
+        return;
+    struct kvr_error error;
+    int rc =
+        kvr_http_parse_request(client->in.data, client->head_size, &client->listener->head, &error);
+    KVR_CHECK(rc == 0);
+    deliver_owned(client, end);
+}
+
+static void advance_sized(struct kvr_client *client)
+{
+    size_t have = client->in.len - client->head_size;
+    if (have < client->body_left)
+        return;
+    struct kvr_error error;
+    int rc =
+        kvr_http_parse_request(client->in.data, client->head_size, &client->listener->head, &error);
+    KVR_CHECK(rc == 0);
+    deliver_owned(client, client->head_size + (size_t)client->body_left);
+}
+
+/* A head is there and its body is not: keep what came and wait. */
+static void begin_body(struct kvr_client *client, const char *data, size_t len, bool owned)
+{
+    const struct kvr_http_head *head = &client->listener->head;
+    const struct kvr_listener_options *options = &client->listener->options;
+    uint64_t wanted = head->has_length ? head->content_length : 0;
+    if (wanted > options->body_bytes_max) {
+        refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
+        return;
+    }
+    if (client->listener->held_bytes + wanted > options->bodies_total_max) {
+        refuse(client, 503, "bodies_total", "limits.bodies_total_bytes is reached");
+        return;
+    }
+    client->head_size = head->size;
+    client->body_left = wanted;
+    client->body_is_chunked = head->chunked;
+    client->chunked = (struct kvr_chunked){0};
+    client->body_size = 0;
+    if (!owned)
+        kvr_buffer_append(&client->in, data, len);
+    if (head->has_length)
+        kvr_buffer_reserve(&client->in, head->size + (size_t)wanted - client->in.len);
+    enter(client, KVR_CLIENT_BODY);
+    account(client);
+    if (head->expect_continue && head->minor == 1 && client->in.len == head->size) {
+        uv_buf_t go_on = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
+        kvr_stream_write(&client->stream, &go_on, 1);
+    }
+    if (client->body_is_chunked)
+        advance_chunked(client, head->size);
+}
+
+/* Parses the head at the start of data. Returns its size, 0 to wait, negative after a refusal. */
+static int64_t take_head(struct kvr_client *client, const char *data, size_t len)
+{
+    struct kvr_listener *listener = client->listener;
+    struct kvr_error error = {0};
+    int64_t size = kvr_http_find_head(data, len, &client->scanned, &error);
+    size_t seen = size > 0 ? (size_t)size : len;
+    if (size >= 0 && seen > listener->options.header_bytes_max) {
+        refuse(client, 431, "headers_too_large", "the head is over limits.header_bytes");
+        return KVR_E_LIMIT;
+    }
+    int rc =
+        size > 0 ? kvr_http_parse_request(data, (size_t)size, &listener->head, &error) : (int)size;
+    if (rc == KVR_E_LIMIT) {
+        refuse(client, 431, "headers_too_many", error.text);
+        return rc;
+    }
+    if (rc < 0) {
+        refuse(client, 400, "invalid_http", error.text);
+        return rc;
+    }
+    return size;
+}
+
+/* Takes one request, or a part, from the start of data. Returns the bytes used up; 0 when the rest
+ * must wait (it is kept in client->in by then). */
+static size_t take_one(struct kvr_client *client, char *data, size_t len, bool owned)
+{
+    int64_t size = take_head(client, data, len);
+    if (size < 0)
+        return 0;
+    if (size == 0) {
+        if (!owned)
+            kvr_buffer_append(&client->in, data, len);
+        enter(client, KVR_CLIENT_HEAD);
+        account(client);
+        return 0;
+    }
+    client->scanned = 0;
+    const struct kvr_http_head *head = &client->listener->head;
+    uint64_t body = head->has_length ? head->content_length : 0;
+    if (head->chunked || body > len - (size_t)size) {
+        begin_body(client, data, len, owned);
+        return 0;
+    }
+    client->head_size = (size_t)size;
+    size_t used = (size_t)size + (size_t)body;
+    if (owned)
+        deliver_owned(client, used);
+    else
+        deliver(client, data, (size_t)size, (size_t)body, false);
+    return used;
+}
+
+/* Blank lines before a request are allowed and mean nothing (RFC 9112, 2.2). */
+static size_t skip_blank_lines(const char *data, size_t len)
+{
+    size_t skip = 0;
+    while (skip + 1 < len && data[skip] == '\r' && data[skip + 1] == '\n')
+        skip += 2;
+    return skip;
+}
+
+/* Takes all requests that are whole, from bytes that are not in client->in. */
+static void take_requests(struct kvr_client *client, char *data, size_t len)
+{
+    while (len && client->state == KVR_CLIENT_HEAD && client->in.len == 0) {
+        size_t skip = skip_blank_lines(data, len);
+        data += skip;
+        len -= skip;
+        size_t used = len ? take_one(client, data, len, false) : 0;
+        if (used == 0) {
+            take_kept_requests(client); /* a chunked body may have ended before the bytes did */
+            return;
+        }
+        if (client->stream.closing)
+            return;
+        data += used;
+        len -= used;
+    }
+    if (len && !client->stream.closing && client->state != KVR_CLIENT_LEAVING) {
+        kvr_buffer_append(&client->in, data, len);
+        account(client);
+    }
+}
+
+/* Same, from client->in, which grew or whose request was answered. */
+static void take_kept_requests(struct kvr_client *client)
+{
+    while (client->in.len && client->state == KVR_CLIENT_HEAD && !client->stream.closing) {
+        size_t skip = client->scanned ? 0 : skip_blank_lines(client->in.data, client->in.len);
+        kvr_buffer_consume(&client->in, skip);
+        if (client->in.len == 0 || take_one(client, client->in.data, client->in.len, true) == 0)
+            return;
+    }
+}
+
+/* One request ahead may wait behind the one being answered. */
+static void limit_pipeline(struct kvr_client *client)
+{
+    if (client->in.len > client->listener->options.header_bytes_max)
+        kvr_stream_pause(&client->stream);
+}
+
+static size_t on_space(struct kvr_stream *stream, char **memory)
+{
+    struct kvr_client *client = client_of(stream);
+    if (client->state != KVR_CLIENT_BODY || client->body_is_chunked)
+        return 0;
+    size_t left = client->head_size + (size_t)client->body_left - client->in.len;
+    *memory = kvr_buffer_reserve(&client->in, left);
+    return left;
+}
+
+static void on_data(struct kvr_stream *stream, char *data, size_t len)
+{
+    struct kvr_client *client = client_of(stream);
+    switch (client->state) {
+    case KVR_CLIENT_LEAVING:
+        return;
+    case KVR_CLIENT_ANSWERING:
+        kvr_buffer_append(&client->in, data, len);
+        account(client);
+        limit_pipeline(client);
+        return;
+    case KVR_CLIENT_BODY:
+        if (client->body_is_chunked) {
+            size_t raw_at = client->in.len;
+            kvr_buffer_append(&client->in, data, len);
+            advance_chunked(client, raw_at);
+        } else {
+            client->in.len += len; /* it was read into place */
+            advance_sized(client);
+        }
+        break;
+    case KVR_CLIENT_HEAD:
+        if (client->in.len == 0) {
+            take_requests(client, data, len);
+            return;
+        }
+        kvr_buffer_append(&client->in, data, len);
+        break;
+    }
+    take_kept_requests(client);
+}
+
+static void on_end(struct kvr_stream *stream, int uv_code)
+{
+    (void)uv_code;
+    struct kvr_client *client = client_of(stream);
+    struct kvr_listener *listener = client->listener;
+    if (client->state == KVR_CLIENT_ANSWERING)
+        listener->handler.on_gone(listener->handler.context, client);
+    kvr_client_close(client);
+}
+
+static void leave(struct kvr_client *client)
+{
+    if (kvr_client_unsent(client) || client->stream.closing)
+        return;
+    /* FIN first: a close with unread bytes would reset what the client has not read yet. The sweep
+     * closes it if it never does. */
+    int fd;
+    if (uv_fileno((uv_handle_t *)&client->stream.tcp, &fd) == 0)
+        shutdown(fd, SHUT_WR);
+}
+
+static void on_drained(struct kvr_stream *stream)
+{
+    struct kvr_client *client = client_of(stream);
+    if (client->state == KVR_CLIENT_LEAVING)
+        leave(client);
+    else if (client->listener->handler.on_drained)
+        client->listener->handler.on_drained(client->listener->handler.context, client);
+}
+
+static void on_closed(struct kvr_stream *stream)
+{
+    struct kvr_client *client = client_of(stream);
+    client->listener->connections--;
+    client->listener->held_bytes -= client->held;
+    kvr_buffer_deinit(&client->in);
+    kvr_free(client);
+}
+
+static const struct kvr_stream_events events = {
+    .on_space = on_space,
+    .on_data = on_data,
+    .on_end = on_end,
+    .on_drained = on_drained,
+    .on_closed = on_closed,
+};
+
+void kvr_client_accept(struct kvr_listener *listener)
+{
+    struct kvr_client *client = kvr_alloc_zero(1, sizeof *client);
+    client->listener = listener;
+    kvr_list_init(&client->link);
+    kvr_stream_init(&client->stream, listener->loop, &events);
+    listener->connections++;
+    int rc = uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&client->stream.tcp);
+    if (rc || listener->connections > listener->options.connections_max) {
+        listener->counters.refused_connections++;
+        kvr_stream_close(&client->stream);
+        return;
+    }
+    listener->counters.accepted++;
+    enter(client, KVR_CLIENT_HEAD);
+    kvr_stream_start(&client->stream);
+}
+
+void kvr_client_close(struct kvr_client *client)
+{
+    kvr_list_remove(&client->link);
+    kvr_stream_close(&client->stream);
+}
+
+void kvr_client_abort(struct kvr_client *client)
+{
+    kvr_list_remove(&client->link);
+    kvr_stream_reset(&client->stream);
+}
+
+/* The answer is complete: the next request, or the end of the connection. */
+static void answered(struct kvr_client *client, bool keep)
+{
+    KVR_CHECK(client->state != KVR_CLIENT_LEAVING);
+    client->user = NULL;
+    if (!keep || client->listener->stopping) {
+        enter(client, KVR_CLIENT_LEAVING);
+        leave(client);
+        return;
+    }
+    enter(client, KVR_CLIENT_HEAD);
+    account(client);
+    kvr_stream_resume(&client->stream);
+    if (!client->in_handler)
+        take_kept_requests(client);
+}
+
+void kvr_client_relayed(struct kvr_client *client, bool keep)
+{
+    if (!client->stream.closing)
+        answered(client, keep && client->keep_alive);
+}
+
+void kvr_client_relay(struct kvr_client *client, const uv_buf_t *bufs, unsigned count)
+{
+    kvr_stream_write(&client->stream, bufs, count);
+}

@@ -1,0 +1,376 @@
+#include "http.h"
+
+#include <llhttp.h>
+#include <string.h>
+
+/* What a head may hold: 0 fine, 1 look closer, 2 never. */
+static const uint8_t head_bytes[256] = {
+    [0] = 2,  [1] = 2,  [2] = 2,  [3] = 2,  [4] = 2,  [5] = 2,  [6] = 2,  [7] = 2,
+    [8] = 2,  [10] = 1, [11] = 2, [12] = 2, [13] = 1, [14] = 2, [15] = 2, [16] = 2,
+    [17] = 2, [18] = 2, [19] = 2, [20] = 2, [21] = 2, [22] = 2, [23] = 2, [24] = 2,
+    [25] = 2, [26] = 2, [27] = 2, [28] = 2, [29] = 2, [30] = 2, [31] = 2, [127] = 2,
+};
+
+int64_t kvr_http_find_head(const char *data, size_t len, size_t *scanned, struct kvr_error *error)
+{
+    size_t i = *scanned;
+    for (; i < len; i++) {
+        unsigned char c = (unsigned char)data[i];
+        if (head_bytes[c] == 0)
+            continue;
+        if (head_bytes[c] == 2)
+            return kvr_error_set(error, KVR_E_INVALID, "control character 0x%02x in the head", c);
+        if (c == '\n')
+            return kvr_error_set(error, KVR_E_INVALID, "line feed without carriage return");
+        if (i + 1 == len)
+            break; /* CR at the end: wait for what follows */
+        if (data[i + 1] != '\n')
+            return kvr_error_set(error, KVR_E_INVALID, "carriage return without line feed");
+        if (i >= 2 && data[i - 1] == '\n') {
+            *scanned = i;
+            return (int64_t)(i + 2);
+        }
+        i++;
+        if (i + 1 < len && (data[i + 1] == ' ' || data[i + 1] == '\t'))
+            return kvr_error_set(error, KVR_E_INVALID, "folded or blank-led header line");
+    }
+    /* A pair at the very end is looked at again with what follows it. */
+    if (i >= 2 && i == len && data[i - 1] == '\n')
+        i -= 2;
+    *scanned = i;
+    return 0;
+}
+
+struct parse {
+    llhttp_t llhttp;
+    struct kvr_http_head *head;
+    bool in_value; /* the last header callback was for a value */
+    bool too_many;
+};
+
+static struct parse *parse_of(llhttp_t *llhttp)
+{
+    return (struct parse *)llhttp;
+}
+
+static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct kvr_http_head *head = parse_of(llhttp)->head;
+    if (!head->target.data)
+        head->target.data = at;
+    head->target.len += len;
+    return 0;
+}
+
+static int on_status(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct kvr_http_head *head = parse_of(llhttp)->head;
+    if (!head->phrase.data)
+        head->phrase.data = at;
+    head->phrase.len += len;
+    return 0;
+}
+
+static int on_field(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct parse *parse = parse_of(llhttp);
+    struct kvr_http_head *head = parse->head;
+    if (head->count == 0 || parse->in_value) {
+        if (head->count == KVR_HTTP_HEADERS_MAX) {
+            parse->too_many = true;
+            return -1;
+        }
+        head->headers[head->count++] = (struct kvr_header){{at, 0}, {NULL, 0}};
+        parse->in_value = false;
+    }
+    head->headers[head->count - 1].name.len += len;
+    return 0;
+}
+
+static int on_value(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct parse *parse = parse_of(llhttp);
+    struct kvr_slice *value = &parse->head->headers[parse->head->count - 1].value;
+    if (!value->data)
+        value->data = at;
+    value->len = (size_t)(at - value->data) + len;
+    parse->in_value = true;
+    return 0;
+}
+
+static int on_value_complete(llhttp_t *llhttp)
+{
+    parse_of(llhttp)->in_value = true; /* also when the value is empty */
+    return 0;
+}
+
+static int on_headers_complete(llhttp_t *llhttp)
+{
+    (void)llhttp;
+    return HPE_PAUSED; /* the body is not llhttp's */
+}
+
+static const llhttp_settings_t settings = {
+    .on_url = on_url,
+    .on_status = on_status,
+    .on_header_field = on_field,
+    .on_header_value = on_value,
+    .on_header_value_complete = on_value_complete,
+    .on_headers_complete = on_headers_complete,
+};
+
+/* The comma-separated list holds `token`, ASCII case ignored. */
+static bool list_has(struct kvr_slice list, struct kvr_slice token)
+{
+    while (list.len) {
+        const char *comma = memchr(list.data, ',', list.len);
+        size_t len = comma ? (size_t)(comma - list.data) : list.len;
+        struct kvr_slice item = kvr_slice_trim(kvr_slice_make(list.data, len));
+        if (item.len == token.len && strncasecmp(item.data, token.data, token.len) == 0)
+            return true;
+        size_t skip = comma ? len + 1 : len;
+        list.data += skip;
+        list.len -= skip;
+    }
+    return false;
+}
+
+static int read_length(struct kvr_http_head *head, struct kvr_slice value, struct kvr_error *error)
+{
+    uint64_t length = 0;
+    if (value.len == 0 || value.len > 18)
+        return kvr_error_set(error, KVR_E_INVALID, "Content-Length is not a number");
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.data[i] < '0' || value.data[i] > '9')
+            return kvr_error_set(error, KVR_E_INVALID, "Content-Length is not a number");
+        length = length * 10 + (uint64_t)(value.data[i] - '0');
+    }
+    if (head->has_length)
+        return kvr_error_set(error, KVR_E_INVALID, "more than one Content-Length");
+    head->has_length = true;
+    head->content_length = length;
+    return 0;
+}
+
+static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, struct kvr_error *error)
+{
+    uint32_t hosts = 0;
+    for (uint32_t i = 0; i < head->count; i++) {
+        struct kvr_slice name = head->headers[i].name;
+        struct kvr_slice value = head->headers[i].value = kvr_slice_trim(head->headers[i].value);
+        int rc = 0;
+        /* The length sorts out nearly all names before a comparison. */
+        if (name.len == 14 && kvr_slice_is_nocase(name, "content-length")) {
+            rc = read_length(head, value, error);
+        } else if (name.len == 17 && kvr_slice_is_nocase(name, "transfer-encoding")) {
+            if (head->chunked || !kvr_slice_is_nocase(value, "chunked"))
+                return kvr_error_set(error, KVR_E_INVALID, "Transfer-Encoding is not \"chunked\"");
+            head->chunked = true;
+        } else if (name.len == 10 && kvr_slice_is_nocase(name, "connection")) {
+            if (list_has(value, kvr_slice_of("close")))
+                head->keep_alive = false;
+            else if (list_has(value, kvr_slice_of("keep-alive")))
+                head->keep_alive = true;
+            head->connection = value;
+        } else if (name.len == 4 && kvr_slice_is_nocase(name, "host")) {
+            *host = value;
+            hosts++;
+        } else if (name.len == 6 && kvr_slice_is_nocase(name, "expect")) {
+            head->expect_continue = kvr_slice_is_nocase(value, "100-continue");
+        } else if (name.len == 7 && kvr_slice_is_nocase(name, "upgrade")) {
+            head->upgrade = true;
+        }
+        if (rc)
+            return rc;
+    }
+    if (head->chunked && head->has_length)
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "Content-Length together with Transfer-Encoding");
+    if (head->chunked && head->minor == 0)
+        return kvr_error_set(error, KVR_E_INVALID, "Transfer-Encoding in HTTP/1.0");
+    if (hosts > 1)
+        return kvr_error_set(error, KVR_E_INVALID, "more than one Host");
+    return 0;
+}
+
+static int run_llhttp(struct parse *parse, llhttp_type_t type, const char *data, size_t size,
+                      struct kvr_error *error)
+{
+    struct kvr_http_head *head = parse->head;
+    head->target = head->path = head->host = head->method = head->phrase = head->connection =
+        kvr_slice_make(NULL, 0);
+    head->status = 0;
+    head->has_length = head->chunked = head->expect_continue = head->upgrade = false;
+    head->content_length = 0;
+    head->count = 0;
+    head->size = size;
+    llhttp_init(&parse->llhttp, type, &settings);
+    llhttp_errno_t rc = llhttp_execute(&parse->llhttp, data, size);
+    if (parse->too_many)
+        return kvr_error_set(error, KVR_E_LIMIT, "more than %d headers", KVR_HTTP_HEADERS_MAX);
+    if (rc != HPE_PAUSED && rc != HPE_PAUSED_UPGRADE) {
+        const char *reason = llhttp_get_error_reason(&parse->llhttp);
+        return kvr_error_set(error, KVR_E_INVALID, "%s",
+                             rc == HPE_OK || !reason || !*reason ? "incomplete head" : reason);
+    }
+    head->minor = llhttp_get_http_minor(&parse->llhttp);
+    if (llhttp_get_http_major(&parse->llhttp) != 1 || head->minor > 1)
+        return kvr_error_set(error, KVR_E_INVALID, "not HTTP/1.0 or HTTP/1.1");
+    head->keep_alive = head->minor == 1;
+    for (uint32_t i = 0; i < head->count; i++) {
+        struct kvr_slice name = head->headers[i].name;
+        if (name.len == 0 || name.data[name.len - 1] == ' ' || name.data[name.len] != ':')
+            return kvr_error_set(error, KVR_E_INVALID, "blank before the colon of a header");
+    }
+    return 0;
+}
+
+/* Splits the target into path and, for the absolute form, host. */
+static int read_target(struct kvr_http_head *head, struct kvr_slice host, struct kvr_error *error)
+{
+    struct kvr_slice path = head->target;
+    bool absolute = path.len > 7 && strncasecmp(path.data, "http://", 7) == 0;
+    if (absolute) {
+        path = kvr_slice_make(path.data + 7, path.len - 7);
+        const char *slash = memchr(path.data, '/', path.len);
+        size_t origin = slash ? (size_t)(slash - path.data) : path.len;
+        if (origin == 0)
+            return kvr_error_set(error, KVR_E_INVALID, "absolute target without a host");
+        host = kvr_slice_make(path.data, origin);
+        path = kvr_slice_make(path.data + origin, path.len - origin);
+    } else if (path.len == 0 || (path.data[0] != '/' && !kvr_slice_is(path, "*"))) {
+        return kvr_error_set(error, KVR_E_INVALID, "target is not a path");
+    }
+    if (host.len == 0 && head->minor == 1)
+        return kvr_error_set(error, KVR_E_INVALID, "HTTP/1.1 without Host");
+    head->target = path.len ? path : kvr_slice_of("/");
+    const char *query = path.len ? memchr(path.data, '?', path.len) : NULL;
+    head->path = query ? kvr_slice_make(path.data, (size_t)(query - path.data)) : head->target;
+    head->host = host;
+    return 0;
+}
+
+int kvr_http_parse_request(const char *data, size_t size, struct kvr_http_head *head,
+                           struct kvr_error *error)
+{
+    struct parse parse = {.head = head};
+    int rc = run_llhttp(&parse, HTTP_REQUEST, data, size, error);
+    if (rc)
+        return rc;
+    const char *space = memchr(data, ' ', size);
+    head->method = kvr_slice_make(data, (size_t)(space - data));
+    struct kvr_slice host = {NULL, 0};
+    rc = read_framing(head, &host, error);
+    return rc ? rc : read_target(head, host, error);
+}
+
+int kvr_http_parse_response(const char *data, size_t size, struct kvr_http_head *head,
+                            struct kvr_error *error)
+{
+    struct parse parse = {.head = head};
+    int rc = run_llhttp(&parse, HTTP_RESPONSE, data, size, error);
+    if (rc)
+        return rc;
+    head->status = (uint16_t)llhttp_get_status_code(&parse.llhttp);
+    if (head->status < 100 || head->status > 999)
+        return kvr_error_set(error, KVR_E_INVALID, "status code out of range");
+    struct kvr_slice host;
+    return read_framing(head, &host, error);
+}
+
+struct kvr_slice kvr_http_header(const struct kvr_http_head *head, const char *name)
+{
+    for (uint32_t i = 0; i < head->count; i++)
+        if (kvr_slice_is_nocase(head->headers[i].name, name))
+            return head->headers[i].value;
+    return kvr_slice_make(NULL, 0);
+}
+
+bool kvr_http_is_hop_by_hop(const struct kvr_http_head *head, struct kvr_slice name)
+{
+    static const char *const names[] = {
+        "te",
+        "trailer",
+        "upgrade",
+        "keep-alive",
+        "connection",
+        "content-length",
+        "proxy-connection",
+        "transfer-encoding",
+        "proxy-authorization",
+        "proxy-authenticate",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (kvr_slice_is_nocase(name, names[i]))
+            return true;
+    if (head->connection.len == 0)
+        return false;
+    for (uint32_t i = 0; i < head->count; i++)
+        if (kvr_slice_is_nocase(head->headers[i].name, "connection") &&
+            list_has(head->headers[i].value, name))
+            return true;
+    return false;
+}
+
+bool kvr_http_response_has_body(uint16_t status, struct kvr_slice method)
+{
+    return !(status < 200 || status == 204 || status == 304 || kvr_slice_is(method, "HEAD"));
+}
+
+const char *kvr_http_phrase(uint16_t status)
+{
+    switch (status) {
+    case 100:
+        return "Continue";
+    case 200:
+        return "OK";
+    case 201:
+        return "Created";
+    case 202:
+        return "Accepted";
+    case 204:
+        return "No Content";
+    case 304:
+        return "Not Modified";
+    case 400:
+        return "Bad Request";
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 408:
+        return "Request Timeout";
+    case 409:
+        return "Conflict";
+    case 411:
+        return "Length Required";
+    case 413:
+        return "Content Too Large";
+    case 417:
+        return "Expectation Failed";
+    case 422:
+        return "Unprocessable Content";
+    case 429:
+        return "Too Many Requests";
+    case 431:
+        return "Request Header Fields Too Large";
+    case 500:
+        return "Internal Server Error";
+    case 501:
+        return "Not Implemented";
+    case 502:
+        return "Bad Gateway";
+    case 503:
+        return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
+    case 505:
+        return "HTTP Version Not Supported";
+    default:
+        return "";
+    }
+}

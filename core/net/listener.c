@@ -1,0 +1,196 @@
+#include "listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "log.h"
+
+#define SWEEP_MS  250
+#define LINGER_NS 2000000000u /* how long a leaving client may take to read its answer */
+
+static const struct kvr_listener_options default_options = {
+    .connections_max = 16384,
+    .header_bytes_max = 64 * 1024,
+    .body_bytes_max = 32u << 20,
+    .bodies_total_max = 1ull << 30,
+    .idle_ns = 75000000000u,
+    .request_ns = 30000000000u,
+    .write_stall_ns = 30000000000u,
+};
+
+int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error)
+{
+    char host[INET6_ADDRSTRLEN + 1];
+    const char *colon = strrchr(address, ':');
+    char *end = NULL;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 65536;
+    if (!colon || end == colon + 1 || *end || port > 65535)
+        return kvr_error_set(error, KVR_E_INVALID, "\"%s\" is not host:port", address);
+    bool v6 = address[0] == '[' && colon > address && colon[-1] == ']';
+    const char *start = v6 ? address + 1 : address;
+    size_t len = (size_t)(colon - start) - (v6 ? 1 : 0);
+    if (len >= sizeof host)
+        return kvr_error_set(error, KVR_E_INVALID, "host of \"%s\" is too long", address);
+    memcpy(host, start, len);
+    host[len] = '\0';
+    if (strcmp(host, "localhost") == 0)
+        strcpy(host, "127.0.0.1");
+    memset(out, 0, sizeof *out);
+    int rc = v6 ? uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out)
+                : uv_ip4_addr(host[0] ? host : "0.0.0.0", (int)port, (struct sockaddr_in *)out);
+    if (rc)
+        return kvr_error_set(error, KVR_E_INVALID, "\"%s\" is not a numeric address", address);
+    return 0;
+}
+
+static void take_idle_too_long(struct kvr_listener *listener, struct kvr_list *list, uint64_t limit,
+                               uint64_t now)
+{
+    KVR_LIST_FOREACH (link, list) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        if (now - client->since_ns < limit)
+            return; /* the list is in order of age */
+        listener->counters.timed_out++;
+        if (client->state == KVR_CLIENT_HEAD || client->state == KVR_CLIENT_LEAVING) {
+            kvr_client_close(client);
+            continue;
+        }
+        kvr_client_error(
+            client,
+            &(struct kvr_api_error){408, "invalid_request_error", "request_timeout", NULL, 0},
+            kvr_slice_of(""), "the request did not arrive in time");
+    }
+}
+
+/* A reader that takes nothing holds our memory and an engine's slot: it is cut. */
+static void cut_stalled(struct kvr_listener *listener, uint64_t now)
+{
+    KVR_LIST_FOREACH (link, &listener->answering) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        size_t unsent = kvr_client_unsent(client);
+        if (unsent == 0 || unsent != client->stalled) {
+            client->stalled = unsent;
+            client->since_ns = now;
+        } else if (now - client->since_ns >= listener->options.write_stall_ns) {
+            listener->counters.timed_out++;
+            listener->handler.on_gone(listener->handler.context, client);
+            kvr_client_abort(client);
+        }
+    }
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct kvr_listener *listener = timer->data;
+    uint64_t now = kvr_loop_now();
+    take_idle_too_long(listener, &listener->idle, listener->options.idle_ns, now);
+    take_idle_too_long(listener, &listener->receiving, listener->options.request_ns, now);
+    take_idle_too_long(listener, &listener->leaving, LINGER_NS, now);
+    cut_stalled(listener, now);
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct kvr_listener *listener = server->data;
+    if (status < 0) {
+        listener->counters.refused_connections++;
+        kvr_log(KVR_LOG_WARN, "accept failed on %s: %s", listener->address, uv_strerror(status));
+        return;
+    }
+    kvr_client_accept(listener);
+}
+
+static void describe_bound(struct kvr_listener *listener)
+{
+    struct sockaddr_storage bound;
+    int len = sizeof bound;
+    KVR_CHECK(uv_tcp_getsockname(&listener->tcp, (struct sockaddr *)&bound, &len) == 0);
+    char host[INET6_ADDRSTRLEN];
+    if (bound.ss_family == AF_INET6) {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&bound;
+        uv_ip6_name(in6, host, sizeof host);
+        snprintf(listener->address, sizeof listener->address, "[%s]:%u", host,
+                 ntohs(in6->sin6_port));
+    } else {
+        struct sockaddr_in *in = (struct sockaddr_in *)&bound;
+        uv_ip4_name(in, host, sizeof host);
+        snprintf(listener->address, sizeof listener->address, "%s:%u", host, ntohs(in->sin_port));
+    }
+}
+
+#define DEFAULT_OPTION(name)                                                                       \
+    if (listener->options.name == 0)                                                               \
+    listener->options.name = default_options.name
+
+int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, const char *address,
+                       const struct kvr_handler *handler,
+                       const struct kvr_listener_options *options, struct kvr_error *error)
+{
+    struct sockaddr_storage bind_to;
+    int rc = kvr_parse_address(address, &bind_to, error);
+    if (rc)
+        return rc;
+    memset(listener, 0, sizeof *listener);
+    listener->loop = loop;
+    listener->handler = *handler;
+    listener->options = options ? *options : default_options;
+    DEFAULT_OPTION(connections_max);
+    DEFAULT_OPTION(header_bytes_max);
+    DEFAULT_OPTION(body_bytes_max);
+    DEFAULT_OPTION(bodies_total_max);
+    DEFAULT_OPTION(idle_ns);
+    DEFAULT_OPTION(request_ns);
+    DEFAULT_OPTION(write_stall_ns);
+    kvr_list_init(&listener->idle);
+    kvr_list_init(&listener->receiving);
+    kvr_list_init(&listener->answering);
+    kvr_list_init(&listener->leaving);
+    KVR_CHECK(uv_tcp_init(loop->uv, &listener->tcp) == 0);
+    KVR_CHECK(uv_timer_init(loop->uv, &listener->sweep) == 0);
+    listener->tcp.data = listener;
+    listener->sweep.data = listener;
+    rc = uv_tcp_bind(&listener->tcp, (struct sockaddr *)&bind_to, 0);
+    if (rc == 0)
+        rc = uv_listen((uv_stream_t *)&listener->tcp, 1024, on_connection);
+    if (rc) {
+        uv_close((uv_handle_t *)&listener->tcp, NULL);
+        uv_close((uv_handle_t *)&listener->sweep, NULL);
+        return kvr_error_set(error, KVR_E_IO, "cannot listen on %s: %s", address, uv_strerror(rc));
+    }
+    listener->listening = true;
+    describe_bound(listener);
+    KVR_CHECK(uv_timer_start(&listener->sweep, on_sweep, SWEEP_MS, SWEEP_MS) == 0);
+    return 0;
+}
+
+void kvr_listener_stop(struct kvr_listener *listener)
+{
+    listener->stopping = true;
+    if (listener->listening) {
+        listener->listening = false;
+        uv_close((uv_handle_t *)&listener->tcp, NULL);
+    }
+    KVR_LIST_FOREACH (link, &listener->idle)
+        kvr_client_close(KVR_LIST_ENTRY(link, struct kvr_client, link));
+}
+
+void kvr_listener_close(struct kvr_listener *listener)
+{
+    kvr_listener_stop(listener);
+    if (!uv_is_closing((uv_handle_t *)&listener->sweep))
+        uv_close((uv_handle_t *)&listener->sweep, NULL);
+    struct kvr_list *lists[] = {&listener->receiving, &listener->answering, &listener->leaving};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        KVR_LIST_FOREACH (link, lists[i])
+            kvr_client_abort(KVR_LIST_ENTRY(link, struct kvr_client, link));
+    }
+}
+
+bool kvr_listener_closed(const struct kvr_listener *listener)
+{
+    return listener->connections == 0;
+}

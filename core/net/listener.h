@@ -1,0 +1,62 @@
+/* A listening socket, its clients and their limits. */
+#ifndef KVR_LISTENER_H
+#define KVR_LISTENER_H
+
+#include <stdint.h>
+
+#include "client.h"
+#include "error.h"
+#include "list.h"
+#include "loop.h"
+
+struct kvr_listener_options {
+    uint32_t connections_max;  /* default 16384; over it, new connections are closed */
+    size_t header_bytes_max;   /* default 64 KiB; over it 431 */
+    size_t body_bytes_max;     /* default 32 MiB; over it 413 */
+    uint64_t bodies_total_max; /* default 1 GiB of request bytes held; over it 503 */
+    uint64_t idle_ns;          /* between requests; default 75 s */
+    uint64_t request_ns;       /* from the first byte of a request to its last; default 30 s */
+    uint64_t write_stall_ns;   /* unsent bytes without progress; default 30 s */
+};
+
+struct kvr_listener_counters {
+    uint64_t accepted;
+    uint64_t refused_connections; /* over connections_max, or no descriptor left */
+    uint64_t refused_requests;    /* malformed or over a limit */
+    uint64_t timed_out;
+};
+
+struct kvr_listener {
+    uv_tcp_t tcp;
+    uv_timer_t sweep;
+    struct kvr_loop *loop;
+    struct kvr_handler handler;
+    struct kvr_listener_options options; /* defaults filled in */
+    struct kvr_listener_counters counters;
+    struct kvr_list idle;      /* clients between requests, longest first */
+    struct kvr_list receiving; /* clients in a request, longest first */
+    struct kvr_list answering;
+    struct kvr_list leaving;
+    uint32_t connections;
+    uint64_t held_bytes; /* in clients' buffers */
+    bool listening;
+    bool stopping;             /* no keep-alive any more */
+    char address[64];          /* as bound: host:port */
+    struct kvr_http_head head; /* of the request being parsed: one a loop is enough */
+};
+
+/* Binds `address` ("host:port", "[v6]:port", port 0 for any free one) and listens. The bound
+ * address stands in listener->address. */
+int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, const char *address,
+                       const struct kvr_handler *handler,
+                       const struct kvr_listener_options *options, struct kvr_error *error);
+/* Stops accepting and closes idle clients; the others close after their answer. */
+void kvr_listener_stop(struct kvr_listener *listener);
+/* Closes everything now. The loop must run until kvr_listener_closed. */
+void kvr_listener_close(struct kvr_listener *listener);
+bool kvr_listener_closed(const struct kvr_listener *listener);
+
+/* Splits "host:port" and resolves a numeric host; KVR_E_INVALID with the reason. */
+int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error);
+
+#endif

@@ -1,0 +1,212 @@
+#include "stream.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "memory.h"
+
+/* Two buffers: one is with the kernel, the other collects. */
+struct kvr_stream_unsent {
+    uv_write_t request;
+    struct kvr_buffer sending;
+    struct kvr_buffer waiting;
+    bool in_write;
+    bool orphaned; /* the stream has closed; free at the write callback */
+};
+
+static void free_unsent(struct kvr_stream_unsent *unsent)
+{
+    kvr_buffer_deinit(&unsent->sending);
+    kvr_buffer_deinit(&unsent->waiting);
+    kvr_free(unsent);
+}
+
+static void end(struct kvr_stream *stream, int uv_code)
+{
+    if (stream->ended || stream->closing)
+        return;
+    stream->ended = true;
+    stream->events->on_end(stream, uv_code);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct kvr_stream *stream = handle->data;
+    kvr_loop_woke(stream->loop);
+    char *memory = NULL;
+    size_t len = stream->events->on_space ? stream->events->on_space(stream, &memory) : 0;
+    if (len == 0) {
+        memory = stream->loop->read_buffer;
+        len = KVR_READ_BUFFER_BYTES;
+    }
+    *buf = uv_buf_init(memory, (unsigned)len);
+}
+
+static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
+{
+    struct kvr_stream *stream = handle->data;
+    if (stream->closing)
+        return;
+    if (len > 0) {
+        stream->bytes_in += (uint64_t)len;
+        stream->events->on_data(stream, buf->base, (size_t)len);
+    } else if (len < 0) {
+        uv_read_stop(handle);
+        stream->reading = false;
+        end(stream, (int)len);
+    }
+}
+
+void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
+                     const struct kvr_stream_events *events)
+{
+    memset(stream, 0, sizeof *stream);
+    stream->loop = loop;
+    stream->events = events;
+    KVR_CHECK(uv_tcp_init(loop->uv, &stream->tcp) == 0);
+    stream->tcp.data = stream;
+}
+
+void kvr_stream_start(struct kvr_stream *stream)
+{
+    KVR_CHECK(!stream->reading && !stream->closing);
+    uv_tcp_nodelay(&stream->tcp, 1);
+    if (uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_read) == 0)
+        stream->reading = true;
+}
+
+void kvr_stream_pause(struct kvr_stream *stream)
+{
+    if (stream->paused || stream->closing)
+        return;
+    stream->paused = true;
+    if (stream->reading)
+        uv_read_stop((uv_stream_t *)&stream->tcp);
+    stream->reading = false;
+}
+
+void kvr_stream_resume(struct kvr_stream *stream)
+{
+    if (!stream->paused || stream->closing)
+        return;
+    stream->paused = false;
+    if (!stream->ended && uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_read) == 0)
+        stream->reading = true;
+}
+
+static void on_write(uv_write_t *request, int status);
+
+static void send_more(struct kvr_stream *stream)
+{
+    struct kvr_stream_unsent *unsent = stream->unsent;
+    unsent->sending.len = 0;
+    struct kvr_buffer swap = unsent->sending;
+    unsent->sending = unsent->waiting;
+    unsent->waiting = swap;
+    uv_buf_t buf = uv_buf_init(unsent->sending.data, (unsigned)unsent->sending.len);
+    int rc = uv_write(&unsent->request, (uv_stream_t *)&stream->tcp, &buf, 1, on_write);
+    KVR_CHECK(rc == 0);
+    unsent->in_write = true;
+}
+
+static void on_write(uv_write_t *request, int status)
+{
+    struct kvr_stream_unsent *unsent = (struct kvr_stream_unsent *)request;
+    if (unsent->orphaned) {
+        free_unsent(unsent);
+        return;
+    }
+    struct kvr_stream *stream = request->handle->data;
+    unsent->in_write = false;
+    if (status < 0) {
+        unsent->sending.len = unsent->waiting.len = 0;
+        end(stream, status);
+        return;
+    }
+    if (unsent->waiting.len) {
+        send_more(stream);
+        return;
+    }
+    stream->unsent = NULL;
+    free_unsent(unsent);
+    if (!stream->closing && stream->events->on_drained)
+        stream->events->on_drained(stream);
+}
+
+static size_t try_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
+{
+    int rc = uv_try_write((uv_stream_t *)&stream->tcp, bufs, count);
+    /* Any other failure comes back through uv_write, whose callback ends the stream. */
+    return rc > 0 ? (size_t)rc : 0;
+}
+
+void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
+{
+    KVR_CHECK(count <= KVR_STREAM_BUFS);
+    if (stream->closing || stream->ended)
+        return;
+    size_t total = 0;
+    for (unsigned i = 0; i < count; i++)
+        total += bufs[i].len;
+    stream->bytes_out += total;
+    size_t sent = stream->unsent ? 0 : try_write(stream, bufs, count);
+    if (sent == total)
+        return;
+    if (!stream->unsent)
+        stream->unsent = kvr_alloc_zero(1, sizeof *stream->unsent);
+    struct kvr_buffer *waiting = &stream->unsent->waiting;
+    for (unsigned i = 0; i < count; i++) {
+        size_t skip = sent < bufs[i].len ? sent : bufs[i].len;
+        kvr_buffer_append(waiting, bufs[i].base + skip, bufs[i].len - skip);
+        sent -= skip;
+    }
+    if (!stream->unsent->in_write)
+        send_more(stream);
+}
+
+size_t kvr_stream_unsent(const struct kvr_stream *stream)
+{
+    if (!stream->unsent)
+        return 0;
+    return stream->unsent->waiting.len +
+           uv_stream_get_write_queue_size((const uv_stream_t *)&stream->tcp);
+}
+
+static void on_close(uv_handle_t *handle)
+{
+    struct kvr_stream *stream = handle->data;
+    stream->events->on_closed(stream);
+}
+
+static void abandon_unsent(struct kvr_stream *stream)
+{
+    struct kvr_stream_unsent *unsent = stream->unsent;
+    stream->unsent = NULL;
+    if (!unsent)
+        return;
+    /* libuv cancels the write while it closes, before on_close. */
+    if (unsent->in_write)
+        unsent->orphaned = true;
+    else
+        free_unsent(unsent);
+}
+
+void kvr_stream_close(struct kvr_stream *stream)
+{
+    if (stream->closing)
+        return;
+    stream->closing = true;
+    abandon_unsent(stream);
+    uv_close((uv_handle_t *)&stream->tcp, on_close);
+}
+
+void kvr_stream_reset(struct kvr_stream *stream)
+{
+    if (stream->closing)
+        return;
+    stream->closing = true;
+    abandon_unsent(stream);
+    if (uv_tcp_close_reset(&stream->tcp, on_close) != 0)
+        uv_close((uv_handle_t *)&stream->tcp, on_close);
+}
