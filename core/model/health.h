@@ -17,26 +17,26 @@
 #include "replica.h"
 
 struct kvr_health_options {
-    uint64_t interval_ns;        /* between probes of one replica; default 1 s */
-    uint64_t timeout_ns;         /* of one probe; default 0.8 s */
-    uint32_t failures_to_eject;  /* default 2 */
-    uint32_t passes_to_admit;    /* default 2 */
-    uint64_t ramp_ns;            /* after a return; default 10 s, 0 none */
+    uint64_t interval_ns;       /* between probes of one replica; default 1 s */
+    uint64_t timeout_ns;        /* of one probe; default 0.8 s */
+    uint32_t failures_to_eject; /* default 2 */
+    uint32_t passes_to_admit;   /* default 2 */
+    uint64_t ramp_ns;           /* after a return; default 10 s, 0 none */
 };
 
 enum kvr_probe_outcome { KVR_PROBE_PASS, KVR_PROBE_FAIL, KVR_PROBE_TIMEOUT };
 
 struct kvr_health_entry {
     uint64_t next_probe_ns;
-    uint64_t last_bytes_ns;  /* last response byte from it */
-    bool probing;            /* a probe is out */
-    bool seen;               /* it has passed once: the first admission needs one pass, no ramp */
-    uint32_t passes;         /* in a row */
-    uint32_t failures;       /* in a row */
+    uint64_t last_bytes_ns; /* last response byte from it */
+    bool probing;           /* a probe is out */
+    bool seen;              /* it has passed once: the first admission needs one pass, no ramp */
+    uint32_t passes;        /* in a row */
+    uint32_t failures;      /* in a row */
 };
 
 struct kvr_health {
-    struct kvr_health_options options; /* defaults filled in */
+    struct kvr_health_options options;  /* defaults filled in */
     struct kvr_replica_table *replicas; /* the router's */
     struct kvr_health_entry *entries;   /* by slot */
 };

@@ -3,7 +3,8 @@
  * request in flight and, until its first token, an estimate of tokens still to be prefilled.
  *
  *   open ----------------> first_token ------> close
- *   in_flight +1           uncached -est        in_flight -1 (and uncached -est if no first token) */
+ *   in_flight +1           uncached -est        in_flight -1 (and uncached -est if no first token)
+ */
 #ifndef KVR_LEDGER_H
 #define KVR_LEDGER_H
 
@@ -28,7 +29,7 @@ struct kvr_ledger {
     struct kvr_ledger_entry *entries;
     uint32_t capacity;
     uint32_t open;
-    uint32_t first_free; /* UINT32_MAX: full */
+    uint32_t first_free;    /* UINT32_MAX: full */
     struct kvr_load *loads; /* by replica slot, the router's */
     uint32_t loads_count;
 };

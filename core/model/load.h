@@ -28,16 +28,16 @@ struct kvr_engine_signals {
 struct kvr_engine_signals kvr_engine_signals_unread(void);
 
 struct kvr_load {
-    uint32_t in_flight;      /* open tickets */
+    uint32_t in_flight;       /* open tickets */
     uint64_t uncached_tokens; /* of open tickets before their first token */
-    uint64_t dispatched;     /* tickets ever opened */
+    uint64_t dispatched;      /* tickets ever opened */
     struct kvr_ewma ttft_ms;
-    struct kvr_ewma error_rate;       /* 1 a failure, 0 a success */
+    struct kvr_ewma error_rate; /* 1 a failure, 0 a success */
     struct kvr_ewma prefill_tokens_per_s;
     struct kvr_engine_signals signals;
-    uint64_t signals_ns;     /* when read; 0 never */
-    double hit_rate;         /* of the window below; NaN unread */
-    double window_hit_tokens;   /* counters at the start of the window */
+    uint64_t signals_ns;      /* when read; 0 never */
+    double hit_rate;          /* of the window below; NaN unread */
+    double window_hit_tokens; /* counters at the start of the window */
     double window_query_tokens;
     uint64_t window_ns;
 };

@@ -18,11 +18,11 @@
 #include "error.h"
 #include "slice.h"
 
-#define KVR_REPLICAS_MAX     1024
-#define KVR_REPLICA_NAME_MAX 256
+#define KVR_REPLICAS_MAX       1024
+#define KVR_REPLICA_NAME_MAX   256
 #define KVR_REPLICA_MODELS_MAX 32
-#define KVR_MODEL_NAME_MAX   256
-#define KVR_NO_REPLICA       UINT32_MAX
+#define KVR_MODEL_NAME_MAX     256
+#define KVR_NO_REPLICA         UINT32_MAX
 
 enum kvr_operational { KVR_DOWN, KVR_SUSPECT, KVR_RAMPING, KVR_UP };
 enum kvr_administrative { KVR_OFF, KVR_DRAINING, KVR_READY };
@@ -43,28 +43,29 @@ struct kvr_replica {
     bool member;
     enum kvr_operational operational;
     enum kvr_administrative administrative;
-    uint32_t generation;    /* of this slot; never 0 for a member */
-    uint64_t id;            /* 64-bit hash of name */
+    uint32_t generation;             /* of this slot; never 0 for a member */
+    uint64_t id;                     /* 64-bit hash of name */
     char name[KVR_REPLICA_NAME_MAX]; /* authority, or authority#rank */
-    uint16_t authority_len; /* leading bytes of name */
-    int32_t rank;           /* -1 none */
-    double weight;          /* > 0 */
-    uint32_t capacity;      /* UINT32_MAX: unlimited */
-    uint64_t available_since_ns; /* last move out of down */
-    uint64_t ramp_ns;       /* length of the ramp after a return; 0 none */
+    uint16_t authority_len;          /* leading bytes of name */
+    int32_t rank;                    /* -1 none */
+    double weight;                   /* > 0 */
+    uint32_t capacity;               /* UINT32_MAX: unlimited */
+    uint64_t available_since_ns;     /* last move out of down */
+    uint64_t ramp_ns;                /* length of the ramp after a return; 0 none */
     bool any_model;
-    bool models_known;      /* until then it serves any name */
+    bool models_known; /* until then it serves any name */
     uint32_t models_count;
     uint64_t models[KVR_REPLICA_MODELS_MAX]; /* 64-bit hashes of model names, ascending */
-    uint64_t ejections;     /* moves to down */
+    uint64_t ejections;                      /* moves to down */
+    uint32_t holds; /* requests that still name this slot: it is not given away */
 };
 
 struct kvr_replica_table {
     struct kvr_replica *slots;
-    uint32_t capacity;  /* slots allocated */
-    uint32_t count;     /* members */
-    uint32_t end;       /* one past the highest slot ever used: bound of every scan */
-    uint64_t version;   /* changes when membership, weights or models change: caches key on it */
+    uint32_t capacity; /* slots allocated */
+    uint32_t count;    /* members */
+    uint32_t end;      /* one past the highest slot ever used: bound of every scan */
+    uint64_t version;  /* changes when membership, weights or models change: caches key on it */
 };
 
 void kvr_replica_table_init(struct kvr_replica_table *table, uint32_t capacity);
@@ -73,6 +74,8 @@ void kvr_replica_table_deinit(struct kvr_replica_table *table);
 /* Adds a member, down and ready, with generation > 0. Returns its slot, or KVR_E_INVALID (bad
  * authority or weight), KVR_E_EXISTS, KVR_E_LIMIT. */
 int kvr_replica_add(struct kvr_replica_table *table, const struct kvr_replica_spec *spec);
+/* It stops being a member at once; its name stays readable while `holds` is not 0. */
+/* It stops being a member at once; its name stays readable while `holds` is not 0. */
 void kvr_replica_remove(struct kvr_replica_table *table, uint32_t slot);
 /* Slot of the member with that name, or KVR_NO_REPLICA. */
 uint32_t kvr_replica_find(const struct kvr_replica_table *table, struct kvr_slice name);
