@@ -18,6 +18,8 @@
 
 #include <stdint.h>
 
+#include "check.h"
+
 #define KVR_RING_MEMBERS_MAX    1024
 #define KVR_RING_VNODES_DEFAULT 128
 /* Points of one ring. When weights ask for more, all members get half (or a quarter, ...) of
@@ -40,13 +42,14 @@ struct kvr_hash_ring {
     uint32_t slice_shift; /* position >> slice_shift is its slice */
 };
 
-void kvr_hash_ring_init(struct kvr_hash_ring *ring);
-void kvr_hash_ring_deinit(struct kvr_hash_ring *ring);
+KVR_EXPORT void kvr_hash_ring_init(struct kvr_hash_ring *ring);
+KVR_EXPORT void kvr_hash_ring_deinit(struct kvr_hash_ring *ring);
 
 /* `vnodes` points for a member of weight 1 (0: the default), at least one for each. At most
  * KVR_RING_MEMBERS_MAX members with distinct identities and finite weights > 0. */
-void kvr_hash_ring_build(struct kvr_hash_ring *ring, const struct kvr_ring_member *members,
-                         uint32_t count, uint32_t vnodes);
+KVR_EXPORT void kvr_hash_ring_build(struct kvr_hash_ring *ring,
+                                    const struct kvr_ring_member *members, uint32_t count,
+                                    uint32_t vnodes);
 
 /* Distinct members clockwise from the key's position, at most `limit` of them (0: all). Returns
  * how many; 0 for an empty ring. */
