@@ -5,7 +5,8 @@
  * Only double, uint32_t and bool: 64-bit integers box in Lua. Identities travel as 32-bit hashes
  * (0 = none). Times are milliseconds. A number nobody has read yet is NaN, never 0.
  *
- * Lines that start with '#' are dropped before ffi.cdef. */
+ * Lines that start with '#' are dropped before ffi.cdef, and KVR_PTR(T) becomes an opaque pointer:
+ * rows and keys are read through checked accessors, never by raw index. */
 #ifndef KVR_ABI_H
 #define KVR_ABI_H
 
@@ -15,6 +16,7 @@
 #ifndef KVR_RO
 #define KVR_RO
 #endif
+#define KVR_PTR(type) const type *
 
 #define KVR_ABI_VERSION 1
 
@@ -33,7 +35,7 @@ struct kvr_request_view {
     KVR_RO double max_tokens;    /* as asked for; NaN when not stated */
     KVR_RO double priority;      /* body field `priority`, lower first; 0 when not stated */
     KVR_RO double slo_ttft_ms;   /* first-token target; NaN when there is none */
-    const struct kvr_block_key *KVR_RO chain; /* block keys, read by request:block(i) */
+    KVR_PTR(struct kvr_block_key) KVR_RO chain; /* block keys, read by request:block(i) */
     KVR_RO uint32_t chain_len;   /* blocks in the chain */
     KVR_RO uint32_t block_bytes; /* canonical bytes of one block */
     KVR_RO uint32_t serial;      /* counts requests of this model; survives reloads: rotate by it */
@@ -81,7 +83,7 @@ struct kvr_replica_view {
 
 /* The picture that one decision sees. Totals, means and minima are over available rows. */
 struct kvr_view {
-    struct kvr_replica_view *KVR_RO rows; /* read as view[i], checked */
+    KVR_PTR(struct kvr_replica_view) KVR_RO rows; /* read as view[i], checked */
     KVR_RO uint32_t count;           /* rows */
     KVR_RO uint32_t available;       /* available rows */
     KVR_RO uint32_t max_match_blocks;
@@ -97,7 +99,7 @@ struct kvr_view {
 
 /* An order of row indices, filled by kvr.ring_order and kvr.hrw_order. */
 struct kvr_order {
-    KVR_RO uint32_t *KVR_RO rows; /* read as order[i], checked */
+    KVR_RO KVR_PTR(uint32_t) KVR_RO rows; /* read as order[i], checked */
     KVR_RO uint32_t count;
 };
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "check.h"
 #include "hash_ring.h"
 
 struct kvr_picture {
@@ -15,27 +16,32 @@ struct kvr_picture {
     struct kvr_view view;
     struct kvr_order order;
     struct kvr_observation observation;
-    struct kvr_replica_view *rows; /* capacity of them; view.rows points here */
-    uint32_t *order_rows;          /* capacity of them; order.rows points here */
-    uint64_t *ids;                 /* 64-bit identity of each row, for rendezvous orders */
-    double *weights;               /* of each row */
-    uint32_t capacity;             /* most rows */
+    struct kvr_replica_view *rows;    /* capacity of them; view.rows points here */
+    uint32_t *order_rows;             /* capacity of them; order.rows points here */
+    uint64_t *ids;                    /* 64-bit identity of each row, for rendezvous orders */
+    double *weights;                  /* of each row */
+    uint32_t capacity;                /* most rows */
     const struct kvr_hash_ring *ring; /* over the rows of this view, by index; the router's */
 };
 
-void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity);
-void kvr_picture_deinit(struct kvr_picture *picture);
+KVR_EXPORT void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity);
+KVR_EXPORT void kvr_picture_deinit(struct kvr_picture *picture);
 
-/* Fills the totals, means and minima of the view from its rows. Rows 0..count-1 must be set. */
-void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count);
+/* Fills counts, totals, means, minima and maxima of the view from its rows 0..count-1, which must
+ * be set. Over no available row, minima and means are NaN and the rest is 0. `planned` is the
+ * caller's.
+ */
+KVR_EXPORT void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count);
 
 /* Fill `order` with at most `limit` distinct row indices (0: all): clockwise on the ring from the
  * key's position, or by falling rendezvous score. Unavailable rows are in it: a policy skips them,
  * so that the order of the others never depends on who is away. A salt makes an independent ring.
  * Return the count. Called from Lua through these addresses. */
-uint32_t kvr_picture_ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
-                                uint32_t limit);
-uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
-                               uint32_t limit);
+KVR_EXPORT uint32_t kvr_picture_ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                                           uint32_t limit);
+KVR_EXPORT uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                                          uint32_t limit);
+/* Share of recent requests with this routing key, from the key windows; NaN: nobody counts it. */
+double kvr_picture_share(const struct kvr_picture *picture, uint32_t key);
 
 #endif

@@ -15,7 +15,8 @@
 struct kvr_config;
 
 /* `path` is for messages only. NULL text: the defaults. Returns NULL on failure. */
-struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text, struct kvr_error *error);
+struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text,
+                                   struct kvr_error *error);
 void kvr_config_destroy(struct kvr_config *config);
 
 /* Settings by dotted name ("health.interval_ms", "replicas.1.url"); arrays count from 1. The name

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "check.h"
 #include "slice.h"
 
 #define KVR_REASONS_MAX    128
@@ -14,7 +15,7 @@
 /* 0 is "none", 1 is "other"; the fallback's own are interned at start. Characters outside
  * [a-z0-9_] are written as '_', and the text is cut at KVR_REASON_LEN_MAX. */
 uint16_t kvr_reason_intern(struct kvr_slice text);
-const char *kvr_reason_text(uint16_t reason);
+KVR_EXPORT const char *kvr_reason_text(uint16_t reason);
 uint16_t kvr_reason_count(void);
 
 #endif

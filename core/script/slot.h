@@ -4,6 +4,11 @@
  *
  *   text -> check in a scratch VM -> build a fresh VM -> export/import -> swap -> close the old
  *
+ * Failures of calls are counted against a budget: KVR_FAILURES_MAX of them within
+ * KVR_FAILURES_CALLS calls, or one that had to be left behind, quarantine the slot: it decides
+ * nothing until the next good load. A script that hits its memory cap starts afresh, without what
+ * it had learned.
+ *
  * The contract of the scripts stands in policies/README.md, what they see in model/abi.h. */
 #ifndef KVR_SLOT_H
 #define KVR_SLOT_H
@@ -18,6 +23,8 @@
 #define KVR_SCRIPT_NAME_MAX   64
 #define KVR_SCRIPT_PATH_MAX   512
 #define KVR_SCRIPT_PARAMS_MAX 1024
+#define KVR_FAILURES_MAX      10
+#define KVR_FAILURES_CALLS    1000
 
 enum kvr_script_kind { KVR_SCRIPT_POLICY, KVR_SCRIPT_SPILL };
 
@@ -32,21 +39,21 @@ enum kvr_script_needs {
 /* One generation, as rows, metrics and the admin page name it. */
 struct kvr_script_info {
     char name[KVR_SCRIPT_NAME_MAX];
-    char path[KVR_SCRIPT_PATH_MAX]; /* empty: loaded from memory */
-    char params[KVR_SCRIPT_PARAMS_MAX]; /* "k=v k=v", sorted by key */
+    char path[KVR_SCRIPT_PATH_MAX];          /* empty: loaded from memory */
+    char params[KVR_SCRIPT_PARAMS_MAX];      /* "k=v k=v", sorted by key */
     char default_spill[KVR_SCRIPT_NAME_MAX]; /* a policy's params.spill; empty: none */
-    uint64_t hash;        /* of the text */
-    uint64_t params_hash; /* of params */
-    uint32_t generation;  /* 1, 2, ... over the slot's life */
-    uint32_t needs;       /* KVR_NEEDS_* */
-    bool observes;        /* it has P.observe */
+    uint64_t hash;                           /* of the text */
+    uint64_t params_hash;                    /* of params */
+    uint32_t generation;                     /* 1, 2, ... over the slot's life */
+    uint32_t needs;                          /* KVR_NEEDS_* */
+    bool observes;                           /* it has P.observe */
 };
 
 struct kvr_script_counters {
     uint64_t calls;
     uint64_t errors;      /* raised */
     uint64_t bad_results; /* wrong type, index out of range, unavailable */
-    uint64_t slow;        /* took over 1 ms */
+    uint64_t slow;        /* took over 1 ms of CPU; only where the guard runs */
     uint64_t runaways;    /* left behind by the guard */
     uint64_t memory;      /* hit the allocator cap */
     uint64_t loads;       /* generations put in force */
@@ -55,17 +62,17 @@ struct kvr_script_counters {
 };
 
 enum kvr_verdict {
-    KVR_VERDICT_PICK,    /* index, reason and affine are set */
-    KVR_VERDICT_NONE,    /* no opinion */
-    KVR_VERDICT_HOLD,    /* wait for a change of the fleet */
-    KVR_VERDICT_REJECT,  /* refuse the request */
+    KVR_VERDICT_PICK,   /* index, reason and affine are set */
+    KVR_VERDICT_NONE,   /* no opinion */
+    KVR_VERDICT_HOLD,   /* wait for a change of the fleet */
+    KVR_VERDICT_REJECT, /* refuse the request */
 };
 
 struct kvr_decision {
     enum kvr_verdict verdict;
-    uint32_t index;     /* row of the view */
-    uint16_t reason;    /* see reason.h */
-    bool affine;        /* chosen for its cache: the spill rule may be asked */
+    uint32_t index;  /* row of the view */
+    uint16_t reason; /* see reason.h */
+    bool affine;     /* chosen for its cache: the spill rule may be asked */
 };
 
 /* A setting from outside the file: it overrides the default of the same name in `params`, whose
@@ -78,34 +85,43 @@ struct kvr_script_param {
 struct kvr_slot;
 
 /* `picture` is the memory its scripts read; it must outlive the slot. `seed` feeds math.random. */
-struct kvr_slot *kvr_slot_create(enum kvr_script_kind kind, struct kvr_picture *picture,
-                                 uint64_t seed);
-void kvr_slot_destroy(struct kvr_slot *slot);
+KVR_EXPORT struct kvr_slot *kvr_slot_create(enum kvr_script_kind kind, struct kvr_picture *picture,
+                                            uint64_t seed);
+KVR_EXPORT void kvr_slot_destroy(struct kvr_slot *slot);
+/* Cap of the Lua heap of the generations to come; 0: the default, 32 MiB. */
+KVR_EXPORT void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes);
 
-/* Checks `text` and puts it in force. On failure the reason, with file and line, is in `error` and
- * in kvr_slot_last_error, and what was in force stays. The same text with the same params as in
- * force is no new generation, unless the slot is quarantined. */
-int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
-                  struct kvr_slice text, const struct kvr_script_param *params, uint32_t params_count,
-                  struct kvr_error *error);
-/* Changes params of what is in force: same text, new generation. */
-int kvr_slot_set_params(struct kvr_slot *slot, const struct kvr_script_param *params,
-                        uint32_t params_count, struct kvr_error *error);
+/* Checks `text` and puts it in force. `name` is what rows and metrics call it (empty: what the text
+ * says). On failure the reason, with file and line, is in `error` and in kvr_slot_last_error, and
+ * what was in force stays. The same name, text and params as in force are no new generation, unless
+ * the slot is quarantined. */
+KVR_EXPORT int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
+                             struct kvr_slice text, const struct kvr_script_param *params,
+                             uint32_t params_count, struct kvr_error *error);
+/* A new text for what is in force: same name, path and params. What a saved file goes through. */
+KVR_EXPORT int kvr_slot_reload(struct kvr_slot *slot, struct kvr_slice text,
+                               struct kvr_error *error);
+/* Changes params of what is in force, on top of those set before: same text, new generation. */
+KVR_EXPORT int kvr_slot_set_params(struct kvr_slot *slot, const struct kvr_script_param *params,
+                                   uint32_t params_count, struct kvr_error *error);
 /* Nothing in force: every call says KVR_VERDICT_NONE. */
-void kvr_slot_clear(struct kvr_slot *slot);
+KVR_EXPORT void kvr_slot_clear(struct kvr_slot *slot);
 
 /* NULL when nothing is in force. Valid until the next load. */
-const struct kvr_script_info *kvr_slot_info(const struct kvr_slot *slot);
-const struct kvr_script_counters *kvr_slot_counters(const struct kvr_slot *slot);
-/* "" when the last load or call was fine. */
-const char *kvr_slot_last_error(const struct kvr_slot *slot);
-bool kvr_slot_quarantined(const struct kvr_slot *slot);
+KVR_EXPORT const struct kvr_script_info *kvr_slot_info(const struct kvr_slot *slot);
+KVR_EXPORT const struct kvr_script_counters *kvr_slot_counters(const struct kvr_slot *slot);
+/* The last failure of a load or a call; "" when there was none since the last good load. */
+KVR_EXPORT const char *kvr_slot_last_error(const struct kvr_slot *slot);
+KVR_EXPORT bool kvr_slot_quarantined(const struct kvr_slot *slot);
+/* Bytes of the Lua heap in force. */
+KVR_EXPORT size_t kvr_slot_memory(const struct kvr_slot *slot);
 
 /* One call each. Return 0 and a decision (index in range and available, or no index), or a negative
  * code after which the caller falls back; whatever went wrong is counted and remembered. */
-int kvr_slot_pick(struct kvr_slot *slot, struct kvr_decision *decision);
-int kvr_slot_spill(struct kvr_slot *slot, uint32_t preferred, struct kvr_decision *decision);
+KVR_EXPORT int kvr_slot_pick(struct kvr_slot *slot, struct kvr_decision *decision);
+KVR_EXPORT int kvr_slot_spill(struct kvr_slot *slot, uint32_t preferred,
+                              struct kvr_decision *decision);
 /* Hands picture->observation to P.observe, where there is one. */
-void kvr_slot_observe(struct kvr_slot *slot);
+KVR_EXPORT void kvr_slot_observe(struct kvr_slot *slot);
 
 #endif

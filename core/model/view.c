@@ -1,0 +1,109 @@
+#include "view.h"
+
+#include <math.h>
+
+#include "memory.h"
+#include "rng.h"
+
+void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity)
+{
+    KVR_CHECK(capacity > 0 && capacity <= KVR_RING_MEMBERS_MAX);
+    *picture = (struct kvr_picture){.capacity = capacity};
+    picture->rows = kvr_alloc_zero(capacity, sizeof *picture->rows);
+    picture->order_rows = kvr_alloc_zero(capacity, sizeof *picture->order_rows);
+    picture->ids = kvr_alloc_zero(capacity, sizeof *picture->ids);
+    picture->weights = kvr_alloc_zero(capacity, sizeof *picture->weights);
+    picture->view.rows = picture->rows;
+    picture->order.rows = picture->order_rows;
+    kvr_picture_summarise(picture, 0);
+}
+
+void kvr_picture_deinit(struct kvr_picture *picture)
+{
+    kvr_free(picture->rows);
+    kvr_free(picture->order_rows);
+    kvr_free(picture->ids);
+    kvr_free(picture->weights);
+    *picture = (struct kvr_picture){0};
+}
+
+/* The larger of two, of which either may be NaN (unread). */
+static inline double larger(double a, double b)
+{
+    return b > a || isnan(a) ? b : a;
+}
+
+void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count)
+{
+    KVR_CHECK(count <= picture->capacity);
+    uint32_t available = 0;
+    uint32_t max_match_blocks = 0;
+    double total_in_flight = 0.0;
+    double total_load = 0.0;
+    double total_weight = 0.0;
+    double min_in_flight = (double)INFINITY;
+    double min_load = (double)INFINITY;
+    double max_prefill = (double)NAN;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct kvr_replica_view *row = &picture->rows[i];
+        if (!row->available)
+            continue;
+        available++;
+        total_in_flight += row->in_flight;
+        total_load += row->load;
+        total_weight += row->weight * row->ramp;
+        if (row->in_flight < min_in_flight)
+            min_in_flight = row->in_flight;
+        if (row->load < min_load)
+            min_load = row->load;
+        if (row->match_blocks > max_match_blocks)
+            max_match_blocks = row->match_blocks;
+        max_prefill = larger(max_prefill, row->prefill_tokens_per_s);
+    }
+    struct kvr_view *view = &picture->view;
+    view->count = count;
+    view->available = available;
+    view->max_match_blocks = max_match_blocks;
+    view->total_in_flight = total_in_flight;
+    view->min_in_flight = available ? min_in_flight : (double)NAN;
+    view->mean_in_flight = available ? total_in_flight / available : (double)NAN;
+    view->min_load = available ? min_load : (double)NAN;
+    view->mean_load = available ? total_load / available : (double)NAN;
+    view->total_weight = total_weight;
+    view->max_prefill_tokens_per_s = max_prefill;
+}
+
+/* Consecutive keys and small salts must land far apart, and no salt may undo a key. */
+static uint64_t position(uint32_t key, uint32_t salt)
+{
+    return kvr_mix64(((uint64_t)salt << 32 | key) + 0x9e3779b97f4a7c15u);
+}
+
+uint32_t kvr_picture_ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                                uint32_t limit)
+{
+    const struct kvr_hash_ring *ring = picture->ring;
+    picture->order.count = 0;
+    if (!ring)
+        return 0;
+    KVR_CHECK(ring->members == picture->view.count);
+    picture->order.count =
+        kvr_hash_ring_order(ring, position(key, salt), limit, picture->order_rows);
+    return picture->order.count;
+}
+
+uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
+                               uint32_t limit)
+{
+    picture->order.count = kvr_hrw_order(picture->ids, picture->weights, picture->view.count,
+                                         position(key, salt), limit, picture->order_rows);
+    return picture->order.count;
+}
+
+/* The key windows are not counted yet: unread, as everything nobody has measured. */
+double kvr_picture_share(const struct kvr_picture *picture, uint32_t key)
+{
+    (void)picture;
+    (void)key;
+    return (double)NAN;
+}

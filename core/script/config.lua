@@ -1,0 +1,2 @@
+-- The settings of a configuration file: names, types, ranges, defaults and what they mean.
+return {}

@@ -1,0 +1,369 @@
+-- What a script finds around it, and how one is taken in. Evaluated once in every VM with all of
+-- Lua in reach; a script gets only `env`. Returns `adopt`.
+--
+-- Absent from `env` on purpose: pairs and next (their order changes from run to run), string, table,
+-- os, io, ffi, debug, load*, require, pcall, coroutine, setmetatable, getfenv. Scripts are operator
+-- code: this guards against mistakes, not against malice.
+local abi, sizes, at = ...
+
+local ffi, string, table = ffi, string, table
+local type, tostring, error, pairs, cast = type, tostring, error, pairs, ffi.cast
+
+-- Without this, ("x"):rep(1e9) would reach the string library.
+getmetatable("").__index = nil
+
+ffi.cdef(abi)
+for name, size in pairs(sizes) do
+  local found = ffi.sizeof("struct " .. name)
+  if found ~= size then
+    error("ABI drift: struct " .. name .. " has " .. tostring(found) .. " bytes in Lua and "
+      .. size .. " in C", 0)
+  end
+end
+
+-- ---- views -------------------------------------------------------------------------------------
+
+local row_array = ffi.typeof("const struct kvr_replica_view *")
+local index_array = ffi.typeof("const uint32_t *")
+local key_array = ffi.typeof("const struct kvr_block_key *")
+
+local function no_field(what, name)
+  error(what .. " has no field " .. tostring(name), 3)
+end
+
+local function out_of_range(what, i, count)
+  error(what .. "[" .. tostring(i) .. "] is out of range 0.." .. count - 1, 3)
+end
+
+ffi.metatype("struct kvr_view", {
+  __index = function(view, i)
+    if type(i) ~= "number" then no_field("view", i) end
+    if not (i >= 0 and i < view.count) then out_of_range("view", i, view.count) end
+    return cast(row_array, view.rows)[i]
+  end,
+  __len = function(view) return view.count end,
+})
+
+ffi.metatype("struct kvr_order", {
+  __index = function(order, i)
+    if type(i) ~= "number" then no_field("order", i) end
+    if not (i >= 0 and i < order.count) then out_of_range("order", i, order.count) end
+    return cast(index_array, order.rows)[i]
+  end,
+  __len = function(order) return order.count end,
+})
+
+-- The key of block i (0-based), as its low and high 32 bits.
+local function block(request, i)
+  if not (i >= 0 and i < request.chain_len) then
+    error("request:block(" .. tostring(i) .. ") is out of range 0.." .. request.chain_len - 1, 2)
+  end
+  local key = cast(key_array, request.chain)[i]
+  return key.key, key.high
+end
+
+ffi.metatype("struct kvr_request_view", {
+  __index = function(_, name)
+    if name == "block" then return block end
+    no_field("request", name)
+  end,
+})
+
+-- A reference, not a pointer: on a pointer, view[1] would silently read past the object.
+local function reference(struct, pointer)
+  return cast("const struct " .. struct .. " *", pointer)[0]
+end
+
+local request = reference("kvr_request_view", at.request)
+local view = reference("kvr_view", at.view)
+local order = reference("kvr_order", at.order)
+local observation = reference("kvr_observation", at.observation)
+
+-- ---- kvr: helpers that every policy may use -----------------------------------------------------
+
+local c_order = "uint32_t (*)(void *, uint32_t, uint32_t, uint32_t)"
+local c_ring_order = cast(c_order, at.ring_order)
+local c_hrw_order = cast(c_order, at.hrw_order)
+local c_share = cast("double (*)(void *, uint32_t)", at.share)
+local picture, vm = at.picture, at.vm
+picture, vm = cast("void *", picture), cast("void *", vm)
+
+-- HOLD: wait until the fleet changes. REJECT: refuse the request. No index, and no small number that
+-- a slip could produce.
+local kvr = { HOLD = -1001, REJECT = -1002 }
+
+-- Row indices clockwise on the ring from `key` on. Unavailable rows are among them. A salt makes an
+-- independent ring; a limit stops early. The next order overwrites this one.
+function kvr.ring_order(key, salt, limit)
+  c_ring_order(picture, key, salt or 0, limit or 0)
+  return order
+end
+
+-- Row indices by falling rendezvous score, weighted.
+function kvr.hrw_order(key, salt, limit)
+  c_hrw_order(picture, key, salt or 0, limit or 0)
+  return order
+end
+
+-- Share of recent requests that had this routing key, NaN when the windows do not follow it.
+function kvr.share(key)
+  return c_share(picture, key)
+end
+
+-- Index of the first available row of an order, and its place in it; nil when there is none.
+function kvr.first_available(rows)
+  for place = 0, rows.count - 1 do
+    local i = rows[place]
+    if view[i].available then return i, place end
+  end
+end
+
+-- Index of the (n mod available)-th available row: round robin with n = request.serial.
+function kvr.nth_available(n)
+  if view.available == 0 then return nil end
+  n = n % view.available
+  for i = 0, view.count - 1 do
+    if view[i].available then
+      if n == 0 then return i end
+      n = n - 1
+    end
+  end
+end
+
+-- The available row with the smallest `field` ("load" unless given) among those that match at least
+-- `blocks` blocks and are not `except`. Ties rotate by request.serial: the lowest index would take
+-- everything on an idle fleet.
+local function least(field, blocks, except)
+  local best, ties = 1 / 0, 0
+  for i = 0, view.count - 1 do
+    local row = view[i]
+    if row.available and row.match_blocks >= blocks and i ~= except then
+      local value = row[field]
+      if value < best then
+        best, ties = value, 1
+      elseif value == best then
+        ties = ties + 1
+      end
+    end
+  end
+  if ties == 0 then return nil end
+  local skip = request.serial % ties
+  for i = 0, view.count - 1 do
+    local row = view[i]
+    if row[field] == best and row.available and row.match_blocks >= blocks and i ~= except then
+      if skip == 0 then return i end
+      skip = skip - 1
+    end
+  end
+end
+
+function kvr.least(field)
+  return least(field or "load", 0, -1)
+end
+
+-- Among the rows that hold at least `blocks` leading blocks of the prompt.
+function kvr.least_matching(blocks, field)
+  return least(field or "load", blocks, -1)
+end
+
+-- Among all rows but one.
+function kvr.least_except(except, field)
+  return least(field or "load", 0, except)
+end
+
+-- Index of the available row with the smallest cost(row), ties by rotation; a cost of nil or NaN
+-- leaves the row out. `cost` is called twice for some rows: it must not change anything.
+function kvr.least_by(cost)
+  local best, ties = 1 / 0, 0
+  for i = 0, view.count - 1 do
+    local row = view[i]
+    local value = row.available and cost(row)
+    if value then
+      if value < best then
+        best, ties = value, 1
+      elseif value == best then
+        ties = ties + 1
+      end
+    end
+  end
+  if ties == 0 then return nil end
+  local skip = request.serial % ties
+  for i = 0, view.count - 1 do
+    local row = view[i]
+    if row.available and cost(row) == best then
+      if skip == 0 then return i end
+      skip = skip - 1
+    end
+  end
+end
+
+-- ---- the environment ----------------------------------------------------------------------------
+
+local c_unit = cast("double (*)(void *)", at.random_unit)
+local c_below = cast("double (*)(void *, double)", at.random_below)
+local c_exp = cast("double (*)(double)", at.exp)
+local c_log = cast("double (*)(double)", at.log)
+local c_pow = cast("double (*)(double, double)", at.pow)
+local c_log_line = cast("void (*)(void *, const char *, size_t)", at.log_line)
+
+-- As Lua's own, from the slot's seed: random(), random(high), random(low, high).
+local function random(low, high)
+  if not low then return c_unit(vm) end
+  if not high then low, high = 1, low end
+  local span = high - low + 1
+  if not (span >= 1 and span <= 2 ^ 53) then error("math.random: empty or too wide", 2) end
+  return low + c_below(vm, span)
+end
+
+-- Addresses would differ from run to run.
+local function plain_tostring(value)
+  local kind = type(value)
+  if kind == "table" or kind == "function" or kind == "cdata" then return kind end
+  return tostring(value)
+end
+
+-- One line in the router's log; the text alone is kept while the script runs.
+local function log(...)
+  local parts = { ... }
+  for i = 1, select("#", ...) do parts[i] = plain_tostring(parts[i]) end
+  local text = table.concat(parts, " ")
+  c_log_line(vm, text, #text)
+end
+
+local base = {
+  assert = assert, error = error, ipairs = ipairs, type = type, tonumber = tonumber,
+  tostring = plain_tostring, log = log, bit = bit, kvr = kvr,
+  -- exp, log and pow of the C library may differ in the last digit between machines.
+  math = {
+    abs = math.abs, ceil = math.ceil, floor = math.floor, fmod = math.fmod, huge = math.huge,
+    max = math.max, min = math.min, modf = math.modf, pi = math.pi, sqrt = math.sqrt,
+    random = random,
+    exp = function(x) return c_exp(x) end,
+    log = function(x) return c_log(x) end,
+    pow = function(x, y) return c_pow(x, y) end,
+  },
+}
+
+setmetatable(base, {
+  __index = function(_, name) error("no global named " .. tostring(name), 2) end,
+})
+local env = setmetatable({}, {
+  __index = base,
+  __newindex = function(_, name)
+    error("global " .. tostring(name) .. " is assigned: say local", 2)
+  end,
+})
+
+-- ---- the contract -------------------------------------------------------------------------------
+
+local needs_bits = { match = 1, plan = 2, residency = 4, keys = 8 }
+
+local function refuse(...)
+  error(table.concat({ ... }), 0)
+end
+
+local function sorted_keys(t)
+  local keys = {}
+  for key in pairs(t) do
+    if type(key) ~= "string" then refuse("a key of ", type(key), " type where names are expected") end
+    keys[#keys + 1] = key
+  end
+  table.sort(keys)
+  return keys
+end
+
+-- The value of `text` in the type of `default`.
+local function param_value(name, default, text)
+  if type(default) == "string" then return text end
+  if type(default) == "boolean" then
+    if text == "true" or text == "1" then return true end
+    if text == "false" or text == "0" then return false end
+    refuse("param ", name, ": must be true or false, got \"", text, "\"")
+  end
+  local value = tonumber(text)
+  if not value or value ~= value then refuse("param ", name, ": must be a number, got \"", text, "\"") end
+  return value
+end
+
+-- Sets the overrides in `params`, in place, and returns "k=v k=v".
+local function set_params(params, overrides)
+  local names = sorted_keys(params)
+  for _, name in ipairs(names) do
+    local kind = type(params[name])
+    if kind ~= "boolean" and kind ~= "number" and kind ~= "string" then
+      refuse("params.", name, ": must be a boolean, a number or a string, is a ", kind)
+    end
+  end
+  for _, name in ipairs(sorted_keys(overrides)) do
+    if params[name] == nil then
+      refuse("no param named ", name, "; known: ",
+        #names > 0 and table.concat(names, ", ") or "none")
+    end
+    params[name] = param_value(name, params[name], overrides[name])
+  end
+  local parts = {}
+  for i, name in ipairs(names) do
+    local text = tostring(params[name])
+    if string.find(text, "[%s=\"]") or text == "" then text = string.format("%q", text) end
+    parts[i] = name .. "=" .. text
+  end
+  return table.concat(parts, " ")
+end
+
+local function needs_mask(needs)
+  local mask = 0
+  if type(needs) ~= "table" then refuse("needs: must be a list, is a ", type(needs)) end
+  for _, name in ipairs(needs) do
+    if not needs_bits[name] then
+      refuse("needs: unknown \"", tostring(name), "\"; known: match, plan, residency, keys")
+    end
+    mask = bit.bor(mask, needs_bits[name])
+  end
+  return mask
+end
+
+local function check_shape(script, main)
+  if type(script) ~= "table" then refuse("must return a table, returned a ", type(script)) end
+  local kinds = {
+    api = "number", name = "string", needs = "table", params = "table", init = "function",
+    [main] = "function", observe = "function", export = "function", import = "function",
+  }
+  for _, key in ipairs(sorted_keys(script)) do
+    if not kinds[key] then
+      refuse("unknown key ", key, "; known: api, name, needs, params, init, ", main,
+        ", observe, export, import")
+    end
+    if type(script[key]) ~= kinds[key] then
+      refuse(key, ": must be a ", kinds[key], ", is a ", type(script[key]))
+    end
+  end
+  if script.api ~= 1 then refuse("api: must be 1, is ", tostring(script.api)) end
+  if not script.name then refuse("name: missing") end
+  if not string.find(script.name, "^[a-z0-9_]+$") or #script.name > 63 then
+    refuse("name: must be at most 63 of a-z, 0-9 and _, is \"", script.name, "\"")
+  end
+  if not script[main] then refuse(main, ": missing") end
+end
+
+-- Evaluates a loaded chunk as a script whose main function is named `main`. Returns what C calls
+-- and what it tells others.
+return function(chunk, main, overrides)
+  setfenv(chunk, env)
+  local script = chunk()
+  check_shape(script, main)
+  local needs = needs_mask(script.needs or {})
+  local params = script.params or {}
+  local text = set_params(params, overrides)
+  if script.init then script.init(params) end
+
+  local decide, call = script[main], nil
+  if main == "spill" then
+    call = function(preferred) return decide(request, view, preferred) end
+  else
+    call = function() return decide(request, view) end
+  end
+  local observe = script.observe
+  local notice = observe and function() observe(observation) end
+  local spill = main == "pick" and type(params.spill) == "string" and params.spill or ""
+  return call, notice, script.export, script.import, script.name, needs, text, spill
+end
