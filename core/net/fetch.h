@@ -12,6 +12,7 @@
  *   the peer closes before its answer is whole UV_EOF, UV_ECONNRESET
  *   what comes is not HTTP                     UV_EPROTO
  *   head over 64 KiB, body over max_bytes      UV_EMSGSIZE
+ *   the request cannot be written as HTTP      UV_EINVAL: a line end or a blank where none may be
  *
  * Redirects are not followed, nothing is retried. on_done comes from the loop, never from inside
  * kvr_fetch_start. Memory: about 4 KB and the answer, until the connection has closed. */
@@ -30,7 +31,7 @@
 struct kvr_fetch; /* its own owner; the handle is void once on_done was called or it was cancelled
                    */
 
-/* All of it is copied. The parts of the head must hold no line ends: it is a bug if they do. */
+/* All of it is copied. */
 struct kvr_fetch_options {
     const struct sockaddr *address;
     struct kvr_slice host;    /* value of Host */

@@ -1,0 +1,218 @@
+/* A loop and peers in it, for tests of core/net. Everything runs in one thread: a test starts
+ * something and lets the loop run until a condition holds. */
+#ifndef NET_FIXTURE_H
+#define NET_FIXTURE_H
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer.h"
+#include "listener.h"
+#include "loop.h"
+#include "memory.h"
+
+struct net_fixture {
+    uv_loop_t uv;
+    struct kvr_loop loop;
+    uv_timer_t tick; /* so that the loop never sleeps past a deadline */
+};
+
+static inline void net_fixture_on_tick(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static inline void net_fixture_init(struct net_fixture *fixture)
+{
+    assert_int_equal(uv_loop_init(&fixture->uv), 0);
+    kvr_loop_init(&fixture->loop, &fixture->uv);
+    assert_int_equal(uv_timer_init(&fixture->uv, &fixture->tick), 0);
+    assert_int_equal(uv_timer_start(&fixture->tick, net_fixture_on_tick, 5, 5), 0);
+}
+
+/* Lets the loop run until *flag is at least `value`; false after `ms` without. */
+static inline bool net_run_until(struct net_fixture *fixture, const volatile int *flag, int value,
+                                 unsigned ms)
+{
+    uint64_t deadline = uv_hrtime() + (uint64_t)ms * 1000000u;
+    while (*flag < value) {
+        if (uv_hrtime() > deadline)
+            return false;
+        uv_run(&fixture->uv, UV_RUN_ONCE);
+    }
+    return true;
+}
+
+static inline void net_run_for(struct net_fixture *fixture, unsigned ms)
+{
+    static const int never;
+    net_run_until(fixture, &never, 1, ms);
+}
+
+/* Everything must have been closed by now: a handle left open fails the test. */
+static inline void net_fixture_deinit(struct net_fixture *fixture)
+{
+    uv_close((uv_handle_t *)&fixture->tick, NULL);
+    kvr_loop_deinit(&fixture->loop);
+    uint64_t deadline = uv_hrtime() + 3000000000u;
+    while (uv_run(&fixture->uv, UV_RUN_NOWAIT) && uv_hrtime() < deadline)
+        ;
+    assert_int_equal(uv_loop_close(&fixture->uv), 0);
+}
+
+static inline int net_open_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static inline struct sockaddr_storage net_address(const char *text)
+{
+    struct sockaddr_storage address;
+    struct kvr_error error = {0};
+    assert_int_equal(kvr_parse_address(text, &address, &error), 0);
+    return address;
+}
+
+/* ---- a peer that answers with given bytes, whatever they are ---- */
+
+enum raw_manner {
+    RAW_WHOLE,    /* in one write */
+    RAW_BYTEWISE, /* a byte a write, a millisecond apart */
+};
+enum raw_after { RAW_HOLD, RAW_CLOSE, RAW_RESET };
+
+struct raw_peer {
+    uv_tcp_t tcp;
+    struct kvr_loop *loop;
+    char address[32];
+    struct kvr_slice answer;
+    enum raw_manner manner;
+    enum raw_after after;
+    struct kvr_buffer seen; /* bytes of all requests */
+    int accepted;
+    int open;
+};
+
+struct raw_connection {
+    struct raw_peer *peer;
+    uv_tcp_t tcp;
+    uv_timer_t timer;
+    size_t sent;
+    int handles;
+    bool answering;
+    char memory[4096];
+};
+
+static inline void raw_on_handle_closed(uv_handle_t *handle)
+{
+    struct raw_connection *connection = handle->data;
+    if (--connection->handles == 0) {
+        connection->peer->open--;
+        free(connection);
+    }
+}
+
+static inline void raw_end(struct raw_connection *connection, bool reset)
+{
+    if (uv_is_closing((uv_handle_t *)&connection->tcp))
+        return;
+    uv_close((uv_handle_t *)&connection->timer, raw_on_handle_closed);
+    if (!reset || uv_tcp_close_reset(&connection->tcp, raw_on_handle_closed) != 0)
+        uv_close((uv_handle_t *)&connection->tcp, raw_on_handle_closed);
+}
+
+static inline void raw_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct raw_connection *connection = handle->data;
+    *buf = uv_buf_init(connection->memory, sizeof connection->memory);
+}
+
+static inline void raw_on_timer(uv_timer_t *timer)
+{
+    struct raw_connection *connection = timer->data;
+    struct raw_peer *peer = connection->peer;
+    size_t left = peer->answer.len - connection->sent;
+    size_t n = peer->manner == RAW_BYTEWISE && left > 1 ? 1 : left;
+    uv_buf_t buf = uv_buf_init((char *)peer->answer.data + connection->sent, (unsigned)n);
+    int rc = n ? uv_try_write((uv_stream_t *)&connection->tcp, &buf, 1) : 0;
+    if (rc > 0)
+        connection->sent += (size_t)rc;
+    if (connection->sent < peer->answer.len && (rc > 0 || rc == UV_EAGAIN))
+        return;
+    uv_timer_stop(timer);
+    if (peer->after != RAW_HOLD)
+        raw_end(connection, peer->after == RAW_RESET);
+}
+
+static inline void raw_on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct raw_connection *connection = stream->data;
+    struct raw_peer *peer = connection->peer;
+    if (len < 0) {
+        raw_end(connection, false);
+        return;
+    }
+    kvr_buffer_append(&peer->seen, buf->base, (size_t)len);
+    bool whole = memmem(peer->seen.data, peer->seen.len, "\r\n\r\n", 4) != NULL;
+    if (whole && !connection->answering) {
+        connection->answering = true;
+        uv_timer_start(&connection->timer, raw_on_timer, 0, 1);
+    }
+}
+
+static inline void raw_on_connection(uv_stream_t *server, int status)
+{
+    struct raw_peer *peer = server->data;
+    assert_int_equal(status, 0);
+    struct raw_connection *connection = calloc(1, sizeof *connection);
+    connection->peer = peer;
+    connection->handles = 2;
+    peer->accepted++;
+    peer->open++;
+    uv_tcp_init(peer->loop->uv, &connection->tcp);
+    uv_timer_init(peer->loop->uv, &connection->timer);
+    connection->tcp.data = connection;
+    connection->timer.data = connection;
+    assert_int_equal(uv_accept(server, (uv_stream_t *)&connection->tcp), 0);
+    uv_read_start((uv_stream_t *)&connection->tcp, raw_on_alloc, raw_on_read);
+}
+
+static inline void raw_peer_start(struct raw_peer *peer, struct kvr_loop *loop)
+{
+    memset(peer, 0, sizeof *peer);
+    peer->loop = loop;
+    struct sockaddr_storage any = net_address("127.0.0.1:0");
+    uv_tcp_init(loop->uv, &peer->tcp);
+    peer->tcp.data = peer;
+    assert_int_equal(uv_tcp_bind(&peer->tcp, (struct sockaddr *)&any, 0), 0);
+    assert_int_equal(uv_listen((uv_stream_t *)&peer->tcp, 128, raw_on_connection), 0);
+    struct sockaddr_in bound;
+    int len = sizeof bound;
+    uv_tcp_getsockname(&peer->tcp, (struct sockaddr *)&bound, &len);
+    snprintf(peer->address, sizeof peer->address, "127.0.0.1:%u",
+             (unsigned)(bound.sin_port >> 8 | (bound.sin_port & 0xff) << 8));
+}
+
+static inline void raw_peer_stop(struct raw_peer *peer)
+{
+    if (!uv_is_closing((uv_handle_t *)&peer->tcp))
+        uv_close((uv_handle_t *)&peer->tcp, NULL);
+    kvr_buffer_deinit(&peer->seen);
+}
+
+#endif
