@@ -32,6 +32,7 @@ struct kvr_fetch {
     uint64_t deadline_ns;
     int deferred_code; /* found before the loop ran; reported by the timer */
     unsigned handles;  /* open ones; the last to close frees */
+    bool last_look;    /* the deadline has passed; sockets are looked at once more */
     bool connected;
     bool head_done;
     bool over; /* on_done was called, or must not be any more */
@@ -247,23 +248,27 @@ static void on_connected(uv_connect_t *connect, int status)
 
 static void on_timer(uv_timer_t *timer);
 
-static void start_timer(struct kvr_fetch *fetch, uint64_t now_ns)
+static void start_timer(struct kvr_fetch *fetch, uint64_t ms)
 {
-    uint64_t left_ns = fetch->deadline_ns > now_ns ? fetch->deadline_ns - now_ns : 0;
-    uint64_t ms = fetch->deferred_code ? 0 : (left_ns + 999999) / 1000000;
     KVR_CHECK(uv_timer_start(&fetch->timer, on_timer, ms, 0) == 0);
 }
 
+/* Timers run before sockets are read: after a loop that was held up, the answer may be there
+ * already. So the deadline counts only when one more look at the sockets has brought nothing. */
 static void on_timer(uv_timer_t *timer)
 {
     struct kvr_fetch *fetch = timer->data;
     uint64_t now_ns = kvr_loop_now();
-    if (fetch->deferred_code)
+    if (fetch->deferred_code) {
         finish(fetch, fetch->deferred_code, false);
-    else if (now_ns >= fetch->deadline_ns)
+    } else if (now_ns < fetch->deadline_ns) { /* the loop's clock was behind when it was set */
+        start_timer(fetch, (fetch->deadline_ns - now_ns + 999999) / 1000000);
+    } else if (!fetch->last_look) {
+        fetch->last_look = true;
+        start_timer(fetch, 1);
+    } else {
         finish(fetch, UV_ETIMEDOUT, true);
-    else
-        start_timer(fetch, now_ns); /* the loop's clock was behind when it was set */
+    }
 }
 
 /* Whether text may stand in a head line: no controls, and no blanks if `one_word`. */
@@ -332,7 +337,8 @@ kvr_fetch_start(struct kvr_loop *loop, const struct kvr_fetch_options *options, 
             uv_tcp_connect(&fetch->connect, &fetch->stream.tcp, options->address, on_connected);
     else
         fetch->deferred_code = UV_EINVAL;
-    start_timer(fetch, fetch->started_ns);
+    uint64_t timeout_ns = fetch->deadline_ns - fetch->started_ns;
+    start_timer(fetch, fetch->deferred_code ? 0 : (timeout_ns + 999999) / 1000000);
     return fetch;
 }
 

@@ -18,6 +18,7 @@
 #include "listener.h"
 #include "loop.h"
 #include "memory.h"
+#include "target.h"
 
 struct net_fixture {
     uv_loop_t uv;
@@ -213,6 +214,106 @@ static inline void raw_peer_stop(struct raw_peer *peer)
     if (!uv_is_closing((uv_handle_t *)&peer->tcp))
         uv_close((uv_handle_t *)&peer->tcp, NULL);
     kvr_buffer_deinit(&peer->seen);
+}
+
+/* ---- an emulated replica: answers by path, with a key if it has one ---- */
+
+struct net_page {
+    const char *path;
+    uint16_t status;
+    const char *body;
+    const char *content_type;
+    bool silent; /* takes the request and never answers */
+    int asked;
+};
+
+struct net_replica {
+    struct kvr_listener listener;
+    struct net_page pages[4];
+    const char *key;       /* demanded on every path; NULL none */
+    const char *authority; /* demanded as Host; NULL any */
+    int refused;           /* requests without the key, or with another Host */
+};
+
+static inline void net_replica_on_request(void *context, struct kvr_client *client,
+                                          const struct kvr_request *request)
+{
+    struct net_replica *replica = context;
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "Bearer %s", replica->key ? replica->key : "");
+    struct kvr_slice given = kvr_http_header(request->head, "authorization");
+    if ((replica->key && !kvr_slice_is(given, wanted)) ||
+        (replica->authority && !kvr_slice_is(request->head->host, replica->authority))) {
+        replica->refused++;
+        kvr_client_reply(client, 401, kvr_slice_of(""), kvr_slice_of("application/json"),
+                         kvr_slice_of("{\"error\":\"Unauthorized\"}"));
+        return;
+    }
+    for (size_t i = 0; i < sizeof replica->pages / sizeof replica->pages[0]; i++) {
+        struct net_page *page = &replica->pages[i];
+        if (!page->path || !kvr_slice_is(request->head->target, page->path))
+            continue;
+        page->asked++;
+        if (!page->silent)
+            kvr_client_reply(client, page->status, kvr_slice_of(""),
+                             kvr_slice_of(page->content_type ? page->content_type : "text/plain"),
+                             kvr_slice_of(page->body ? page->body : ""));
+        return;
+    }
+    kvr_client_reply(client, 404, kvr_slice_of(""), kvr_slice_of("text/plain"), kvr_slice_of(""));
+}
+
+static inline void net_replica_on_gone(void *context, struct kvr_client *client)
+{
+    (void)context;
+    (void)client;
+}
+
+static inline void net_replica_start(struct net_replica *replica, struct kvr_loop *loop,
+                                     const char *address)
+{
+    struct kvr_handler handler = {
+        .context = replica, .on_request = net_replica_on_request, .on_gone = net_replica_on_gone};
+    struct kvr_error error = {0};
+    if (kvr_listener_start(&replica->listener, loop, address ? address : "127.0.0.1:0", &handler,
+                           NULL, &error) < 0)
+        fail_msg("%s", error.text);
+}
+
+static inline void net_replica_stop(struct net_fixture *fixture, struct net_replica *replica)
+{
+    kvr_listener_close(&replica->listener);
+    for (int i = 0; i < 100 && !kvr_listener_closed(&replica->listener); i++)
+        net_run_for(fixture, 1);
+    assert_true(kvr_listener_closed(&replica->listener));
+    net_run_for(fixture, 5);
+}
+
+/* Targets of up to 8 replica slots. */
+struct net_targets {
+    struct sockaddr_storage address[8];
+    char authority[8][64];
+    const char *key[8];
+    bool unknown[8];
+    int asked;
+};
+
+static inline void net_targets_set(struct net_targets *targets, uint32_t slot, const char *address)
+{
+    targets->address[slot] = net_address(address);
+    snprintf(targets->authority[slot], sizeof targets->authority[slot], "%s", address);
+}
+
+static inline bool net_on_target(void *context, uint32_t slot, struct kvr_target *target)
+{
+    struct net_targets *targets = context;
+    targets->asked++;
+    if (targets->unknown[slot])
+        return false;
+    target->address = (struct sockaddr *)&targets->address[slot];
+    target->authority = kvr_slice_of(targets->authority[slot]);
+    target->key = kvr_slice_of(targets->key[slot]);
+    return true;
 }
 
 #endif

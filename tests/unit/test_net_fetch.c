@@ -1,5 +1,8 @@
 /* core/net/fetch: answers in every framing, and every way in which none comes. */
+#include <pthread.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "fetch.h"
 #include "net_fixture.h"
@@ -250,6 +253,55 @@ static void silence_ends_in_time(void **state)
     end(&world);
 }
 
+/* A peer that answers within 50 ms, whatever the loop is doing. */
+static void *answer_once(void *context)
+{
+    int server = *(int *)context;
+    int fd = accept(server, NULL, NULL);
+    char request[4096];
+    const char *answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    ssize_t len = read(fd, request, sizeof request);
+    usleep(50000);
+    if (len > 0 && write(fd, answer, strlen(answer)) > 0)
+        (void)read(fd, request, sizeof request);
+    close(fd);
+    return NULL;
+}
+
+static void hold_up_loop(uv_timer_t *timer)
+{
+    (void)timer;
+    usleep(250000);
+}
+
+static void loop_that_was_held_up_is_no_timeout(void **state)
+{
+    (void)state;
+    struct world world;
+    begin(&world);
+    struct sockaddr_storage address = net_address("127.0.0.1:0");
+    socklen_t len = sizeof(struct sockaddr_in);
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(server, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(server, 1), 0);
+    getsockname(server, (struct sockaddr *)&address, &len);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, answer_once, &server), 0);
+    struct kvr_fetch_options options = options_for(&address);
+    options.timeout_ns = 100000000;
+    kvr_fetch_start(&world.net.loop, &options, &world.outcome, on_done);
+    uv_timer_t timer;
+    uv_timer_init(&world.net.uv, &timer);
+    uv_timer_start(&timer, hold_up_loop, 20, 0);
+    assert_true(net_run_until(&world.net, &world.outcome.done, 1, 2000));
+    assert_answer(&world, 200, "ok");
+    assert_true(world.outcome.result.duration_ns > 200000000);
+    uv_close((uv_handle_t *)&timer, NULL);
+    pthread_join(thread, NULL);
+    close(server);
+    end(&world);
+}
+
 static void nobody_listens(void **state)
 {
     (void)state;
@@ -354,6 +406,7 @@ int main(void)
         cmocka_unit_test(broken_answers_are_no_answers),
         cmocka_unit_test(answers_over_the_limit_are_cut),
         cmocka_unit_test(silence_ends_in_time),
+        cmocka_unit_test(loop_that_was_held_up_is_no_timeout),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(want_of_descriptors_is_our_own_fault),
         cmocka_unit_test(requests_that_are_no_http_are_not_sent),
