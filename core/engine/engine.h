@@ -1,6 +1,6 @@
 /* One emulated inference engine: requests and times go in, tokens and KV events come out. It keeps
  * no clock, does no I/O and draws no randomness but from its seed, so it serves behind real sockets
- * and under virtual time alike.
+ * and under virtual time alike. It points into itself: it stays where it was initialised.
  *
  *   kvr_engine_submit(engine, now, &request, &handle)
  *   for (;;) {
@@ -47,14 +47,6 @@ struct kvr_engine_options {
     uint64_t max_waiting_tokens;       /* most prompt tokens queued; 0 = unlimited */
 };
 
-enum kvr_finish_reason {
-    KVR_FINISH_STOP,
-    KVR_FINISH_LENGTH,
-    KVR_FINISH_ABORT,
-    KVR_FINISH_ERROR, /* the engine was restarted */
-    KVR_FINISH_REASONS,
-};
-
 struct kvr_engine_request {
     uint64_t id;            /* the caller's; not looked at */
     const uint64_t *blocks; /* chained hashes of its full blocks, never 0; copied */
@@ -71,14 +63,6 @@ struct kvr_engine_handle {
     uint32_t generation;
 };
 
-enum kvr_engine_event_kind {
-    KVR_ENGINE_TOKEN,    /* one token; without token_events only the first (token == 0) */
-    KVR_ENGINE_FINISHED, /* after its last token; the handle is dead */
-    KVR_ENGINE_STORED,   /* block: a prefix became findable */
-    KVR_ENGINE_REMOVED,  /* block: it is gone */
-    KVR_ENGINE_CLEARED,  /* every block is gone */
-};
-
 /* At equal time: STORED and REMOVED in their order, then TOKEN and FINISHED in batch order. */
 struct kvr_engine_event {
     enum kvr_engine_event_kind kind;
@@ -91,13 +75,13 @@ struct kvr_engine_event {
     uint32_t token; /* TOKEN: its index, 0 first; FINISHED: tokens generated */
     uint32_t prompt_tokens;
     uint32_t cached_tokens; /* prompt tokens found in the cache when first admitted */
-    uint32_t preemptions;
     uint64_t submitted_ns;
     uint64_t admitted_ns;    /* first scheduled; KVR_ENGINE_NEVER before */
     uint64_t first_token_ns; /* KVR_ENGINE_NEVER before */
 
-    /* FINISHED: between its tokens; 0 with fewer than two */
-    uint64_t gap_p50_ns; /* lower median */
+    /* FINISHED */
+    uint32_t preemptions;
+    uint64_t gap_p50_ns; /* between its tokens: lower median; 0 with fewer than two */
     uint64_t gap_max_ns;
 
     /* STORED, REMOVED */
@@ -114,22 +98,6 @@ struct kvr_engine_gauges {
     uint32_t blocks_used;    /* by running requests; idle cached blocks count as free */
     uint32_t blocks_cached;  /* that hold a findable prefix, used or idle */
     double kv_usage;         /* blocks_used / blocks */
-};
-
-/* Since init; a restart does not reset them. */
-struct kvr_engine_counters {
-    uint64_t submitted;
-    uint64_t rejected_requests; /* queue full by max_waiting */
-    uint64_t rejected_tokens;   /* queue full by max_waiting_tokens */
-    uint64_t finished[KVR_FINISH_REASONS];
-    uint64_t prompt_tokens;  /* of requests whose prefill is complete */
-    uint64_t cached_tokens;  /* of those, from the cache */
-    uint64_t prefix_queries; /* tokens asked for at first admission */
-    uint64_t prefix_hits;    /* tokens found then */
-    uint64_t generation_tokens;
-    uint64_t preemptions;
-    uint64_t steps;
-    uint64_t restarts;
 };
 
 struct kvr_engine {

@@ -51,7 +51,7 @@ struct kvr_kv_cache {
     struct kvr_kv_block *blocks; /* owned; blocks[count] is the ring's sentinel */
     uint32_t *buckets;           /* owned; first block of each hash bucket */
     uint32_t count;              /* blocks */
-    uint32_t bucket_mask;        /* buckets - 1, a power of two */
+    uint32_t bucket_shift;       /* 64 - log2 of the number of buckets */
     uint32_t free;               /* blocks with refs == 0 */
     uint32_t cached;             /* blocks with a hash, pinned or free */
     uint64_t version;            /* grows with every change that a lookup or admission could see */

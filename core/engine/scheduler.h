@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "finish_queue.h"
+#include "decode_set.h"
 #include "kv_cache.h"
 #include "list.h"
 #include "profile.h"
@@ -58,12 +58,7 @@ struct kvr_scheduler {
     uint32_t running_len;
     uint64_t admissions; /* so far; gives `order` */
 
-    struct kvr_list
-        growing[KVR_BLOCK_TOKENS];     /* decoding, by the step (mod 16) that needs a block */
-    struct kvr_finish_queue finishing; /* decoding, by last step */
-    uint32_t decoding;                 /* sequences in it */
-    uint32_t decoding_hashed;          /* of these, with hashes for blocks of their output */
-    uint64_t decode_context;           /* sum of their computed tokens at the start of `step` */
+    struct kvr_decode_set decode; /* running and past their first token */
 
     struct kvr_sequence *partial;   /* running with its prefill unfinished; the last one, or NULL */
     struct kvr_sequence **prefills; /* owned; scheduled to prefill in the running step; an aborted
@@ -90,28 +85,27 @@ struct kvr_scheduler_options {
     bool kv_events;
 };
 
-void kvr_scheduler_init(struct kvr_scheduler *scheduler,
-                        const struct kvr_scheduler_options *options);
-void kvr_scheduler_deinit(struct kvr_scheduler *scheduler);
+void kvr_scheduler_init(struct kvr_scheduler *s, const struct kvr_scheduler_options *options);
+void kvr_scheduler_deinit(struct kvr_scheduler *s);
 
 /* Puts a new sequence at the end of the queue. */
-void kvr_scheduler_queue(struct kvr_scheduler *scheduler, struct kvr_sequence *sequence);
+void kvr_scheduler_queue(struct kvr_scheduler *s, struct kvr_sequence *sequence);
 /* Takes a sequence out, wherever it is, frees its blocks and the sequence itself. */
-void kvr_scheduler_abort(struct kvr_scheduler *scheduler, struct kvr_sequence *sequence);
+void kvr_scheduler_abort(struct kvr_scheduler *s, struct kvr_sequence *sequence);
 /* Ends the step and starts none; everything in batch and queue is reported as FINISHED with reason
  * ERROR; the cache is emptied. */
-void kvr_scheduler_restart(struct kvr_scheduler *scheduler, uint64_t now_ns);
+void kvr_scheduler_restart(struct kvr_scheduler *s, uint64_t now_ns);
 
 /* Starts a step at `now_ns`; no step is running. False when there is nothing to do. */
-bool kvr_scheduler_start(struct kvr_scheduler *scheduler, uint64_t now_ns);
+bool kvr_scheduler_start(struct kvr_scheduler *s, uint64_t now_ns);
 /* Ends the running step at its time. */
-void kvr_scheduler_finish(struct kvr_scheduler *scheduler);
+void kvr_scheduler_finish(struct kvr_scheduler *s);
 /* The end of the next step that may show something, if nothing comes in before: never later than
  * the first that does, and at most KVR_LOOK_AHEAD_STEPS ahead. A step is running. */
-uint64_t kvr_scheduler_quiet_until(struct kvr_scheduler *scheduler);
+uint64_t kvr_scheduler_quiet_until(struct kvr_scheduler *s);
 /* Reports the cache's journal as of `time_ns`. */
-void kvr_scheduler_report_changes(struct kvr_scheduler *scheduler, uint64_t time_ns);
+void kvr_scheduler_report_changes(struct kvr_scheduler *s, uint64_t time_ns);
 /* Dies unless batch, queue, sums and blocks agree. For tests. */
-void kvr_scheduler_verify(const struct kvr_scheduler *scheduler);
+void kvr_scheduler_verify(const struct kvr_scheduler *s);
 
 #endif
