@@ -374,6 +374,14 @@ static const struct kvr_stream_events events = {
     .on_closed = on_closed,
 };
 
+static void read_peer(struct kvr_client *client)
+{
+    struct sockaddr_storage peer;
+    int len = sizeof peer;
+    if (uv_tcp_getpeername(&client->stream.tcp, (struct sockaddr *)&peer, &len) == 0)
+        uv_ip_name((struct sockaddr *)&peer, client->peer, sizeof client->peer);
+}
+
 void kvr_client_accept(struct kvr_listener *listener)
 {
     struct kvr_client *client = kvr_alloc_zero(1, sizeof *client);
@@ -388,6 +396,7 @@ void kvr_client_accept(struct kvr_listener *listener)
         return;
     }
     listener->counters.accepted++;
+    read_peer(client);
     enter(client, KVR_CLIENT_HEAD);
     kvr_stream_start(&client->stream);
 }

@@ -1,0 +1,256 @@
+/* `kvroute serve`: reads the configuration, puts the scripts in force, starts the ingress and its
+ * admin interface, and ends on SIGTERM or SIGINT: accepting stops, streams end up to a deadline,
+ * rows are flushed. A second signal cuts at once. SIGHUP reads scripts again and reopens the rows.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin.h"
+#include "check.h"
+#include "command.h"
+#include "config.h"
+#include "ingress.h"
+#include "log.h"
+#include "memory.h"
+#include "options.h"
+#include "serve_options.h"
+
+struct server {
+    struct kvr_loop loop;
+    struct kvr_ingress ingress;
+    struct kvr_admin admin;
+    uv_signal_t signals[3];
+    uv_timer_t deadline; /* while draining: looks whether all streams have ended */
+    uint64_t drain_ns;
+    uint64_t drain_began_ns;
+    bool draining;
+    bool closed;
+};
+
+static void on_closed(void *context)
+{
+    struct server *server = context;
+    server->closed = true;
+    uv_close((uv_handle_t *)&server->deadline, NULL);
+    for (size_t i = 0; i < sizeof server->signals / sizeof server->signals[0]; i++)
+        uv_close((uv_handle_t *)&server->signals[i], NULL);
+    kvr_loop_deinit(&server->loop);
+}
+
+static void close_all(struct server *server)
+{
+    uv_timer_stop(&server->deadline);
+    uint32_t open = kvr_ingress_open(&server->ingress);
+    if (open)
+        kvr_log(KVR_LOG_WARN, "shutdown cuts %u open requests", open);
+    kvr_admin_close(&server->admin);
+    kvr_ingress_close(&server->ingress, server, on_closed);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    bool late = kvr_loop_now() - server->drain_began_ns >= server->drain_ns;
+    if (late || kvr_ingress_open(&server->ingress) == 0)
+        close_all(server);
+}
+
+static void on_end_signal(uv_signal_t *handle, int number)
+{
+    struct server *server = handle->data;
+    if (server->draining) {
+        server->drain_ns = 0;
+        return;
+    }
+    server->draining = true;
+    server->drain_began_ns = kvr_loop_now();
+    kvr_log(KVR_LOG_INFO, "%s: finishing %u open requests",
+            number == SIGTERM ? "SIGTERM" : "SIGINT", kvr_ingress_open(&server->ingress));
+    kvr_ingress_drain(&server->ingress);
+    uv_timer_start(&server->deadline, on_deadline, 0, 20);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)number;
+    struct server *server = handle->data;
+    (void)kvr_script_store_reload(&server->ingress.scripts, NULL); /* a refusal is logged there */
+    if (server->ingress.options.rows.path)
+        kvr_row_log_reopen(&server->ingress.row_log);
+}
+
+static void watch_signals(struct server *server)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uv_signal_t *handle = &server->signals[i];
+        KVR_CHECK(uv_signal_init(server->loop.uv, handle) == 0);
+        handle->data = server;
+        uv_signal_start(handle, numbers[i] == SIGHUP ? on_hangup : on_end_signal, numbers[i]);
+    }
+    KVR_CHECK(uv_timer_init(server->loop.uv, &server->deadline) == 0);
+    server->deadline.data = server;
+}
+
+static int fail(const struct kvr_error *error)
+{
+    fprintf(stderr, "kvroute serve: %s\n", error->text);
+    return 1;
+}
+
+static int start(struct server *server, const struct kvr_config *config, struct kvr_error *error)
+{
+    struct kvr_ingress *ingress = &server->ingress;
+    struct kvr_admin_options admin = {.listen = kvr_config_text(config, "admin.listen"),
+                                      .token = kvr_config_text(config, "admin.token")};
+    int rc = kvr_serve_choose_scripts(&ingress->scripts, config, error);
+    if (rc == 0)
+        rc = kvr_ingress_start(ingress, error);
+    if (rc == 0)
+        rc = kvr_serve_add_replicas(ingress, config, error);
+    if (rc == 0)
+        rc = kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error);
+    return rc;
+}
+
+static int run(const struct kvr_config *config)
+{
+    struct server *server = kvr_alloc_zero(1, sizeof *server);
+    struct kvr_error error = {0};
+    signal(SIGPIPE, SIG_IGN);
+    kvr_loop_init(&server->loop, uv_default_loop());
+    struct kvr_ingress_options options;
+    if (kvr_serve_options(&options, config, &error))
+        return fail(&error);
+    server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
+    kvr_ingress_init(&server->ingress, &server->loop, &options);
+    if (start(server, config, &error))
+        return fail(&error); /* the process ends here: nothing to undo */
+    watch_signals(server);
+    kvr_log(KVR_LOG_INFO, "serving on %s, admin on %s", server->ingress.listener.address,
+            kvr_admin_address(&server->admin));
+    printf("kvroute serving on %s admin %s\n", server->ingress.listener.address,
+           kvr_admin_address(&server->admin));
+    fflush(stdout);
+    uv_run(server->loop.uv, UV_RUN_DEFAULT);
+    KVR_CHECK(server->closed);
+    kvr_ingress_deinit(&server->ingress);
+    kvr_free(server);
+    return 0;
+}
+
+static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
+    size_t len;
+    do {
+        len = fread(kvr_buffer_reserve(text, 65536), 1, 65536, file);
+        text->len += len;
+    } while (len && text->len < 16u << 20);
+    fclose(file);
+    return 0;
+}
+
+static const char usage[] =
+    "usage: kvroute serve [--config FILE] [--set KEY=VALUE ...] [--replica URL ...]\n"
+    "\n"
+    "Runs the ingress: OpenAI-compatible HTTP in, routed by a Lua policy, to the replicas.\n"
+    "\n"
+    "  -c, --config FILE     a Lua file of settings (default: kvroute.lua where it exists)\n"
+    "  -r, --replica URL     adds a replica, such as http://127.0.0.1:8001; may be repeated\n"
+    "  -p, --policy NAME     routing policy (default: prefix_affinity)\n"
+    "  -l, --listen ADDR     address of the ingress (default: 127.0.0.1:8080)\n"
+    "  -s, --set KEY=VALUE   one setting by its dotted name, over the file; may be repeated\n"
+    "      --help-config     all settings with their defaults, then exit\n"
+    "  -h, --help            this text\n";
+
+static int set(struct kvr_config *config, const char *name, const char *value)
+{
+    struct kvr_error error = {0};
+    if (kvr_config_set(config, name, kvr_slice_of(value), &error) == 0)
+        return 0;
+    fprintf(stderr, "kvroute serve: %s\n", error.text);
+    return 2;
+}
+
+/* Flags are applied after the file, in the order given. */
+static int apply(struct kvr_config *config, int flag, const char *value)
+{
+    char name[128];
+    const char *equals;
+    switch (flag) {
+    case 'r':
+        snprintf(name, sizeof name, "replicas.%u.url", kvr_config_count(config, "replicas") + 1);
+        return set(config, name, value);
+    case 'p':
+        return set(config, "policy", value);
+    case 'l':
+        return set(config, "listen", value);
+    case 's':
+        equals = strchr(value, '=');
+        if (!equals || (size_t)(equals - value) >= sizeof name) {
+            fprintf(stderr, "kvroute serve: --set takes KEY=VALUE, got \"%s\"\n", value);
+            return 2;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)(equals - value), value);
+        return set(config, name, equals + 1);
+    default:
+        return 0;
+    }
+}
+
+static const struct option flags[] = {
+    {"config", required_argument, NULL, 'c'}, {"replica", required_argument, NULL, 'r'},
+    {"policy", required_argument, NULL, 'p'}, {"listen", required_argument, NULL, 'l'},
+    {"set", required_argument, NULL, 's'},    {"help-config", no_argument, NULL, 'H'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+};
+
+static struct kvr_config *read_config(const char *path, struct kvr_error *error)
+{
+    struct kvr_buffer text = {0};
+    if (path && read_file(path, &text, error))
+        return NULL;
+    struct kvr_config *config =
+        kvr_config_read(path ? path : "defaults", kvr_buffer_slice(&text), error);
+    kvr_buffer_deinit(&text);
+    return config;
+}
+
+int kvr_cli_serve(int argc, char **argv)
+{
+    const char *path = access("kvroute.lua", R_OK) == 0 ? "kvroute.lua" : NULL;
+    int flag;
+    while ((flag = getopt_long(argc, argv, "c:r:p:l:s:h", flags, NULL)) != -1) {
+        if (flag == 'c')
+            path = optarg;
+        else if (flag == 'h')
+            return fputs(usage, stdout) < 0;
+        else if (flag == 'H')
+            return kvr_serve_print_settings();
+        else if (flag == '?')
+            return 2;
+    }
+    if (optind < argc) {
+        fprintf(stderr, "kvroute serve: unexpected argument \"%s\"\n", argv[optind]);
+        return 2;
+    }
+    struct kvr_error error = {0};
+    struct kvr_config *config = read_config(path, &error);
+    if (!config) {
+        fail(&error);
+        return 2;
+    }
+    int rc = 0;
+    optind = 1;
+    while (rc == 0 && (flag = getopt_long(argc, argv, "c:r:p:l:s:h", flags, NULL)) != -1)
+        rc = apply(config, flag, optarg);
+    if (rc == 0)
+        rc = run(config);
+    kvr_config_destroy(config);
+    return rc;
+}

@@ -1,0 +1,229 @@
+#include "serve_options.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+
+#define REPLICA_MODELS_MAX KVR_REPLICA_MODELS_MAX
+
+static uint64_t ms(const struct kvr_config *config, const char *name)
+{
+    return (uint64_t)(kvr_config_number(config, name) * 1e6);
+}
+
+static uint32_t count(const struct kvr_config *config, const char *name)
+{
+    return (uint32_t)kvr_config_number(config, name);
+}
+
+static size_t bytes(const struct kvr_config *config, const char *name)
+{
+    return (size_t)kvr_config_number(config, name);
+}
+
+/* A folder with prefix_affinity.lua: where the configuration says, beside the sources the binary
+ * was built from, or where it was installed. */
+static const char *find_policies(const struct kvr_config *config, struct kvr_error *error)
+{
+    static char found[PATH_MAX];
+    static const char *const beside[] = {"/../share/kvroute/policies", "/../policies",
+                                         "/../../policies", "/policies"};
+    const char *configured = kvr_config_text(config, "policies_dir");
+    if (configured && *configured)
+        return configured;
+    char binary[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", binary, sizeof binary - 1);
+    binary[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(binary, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s%s/prefix_affinity.lua", binary, beside[i]);
+        if (access(path, R_OK) != 0)
+            continue;
+        path[strlen(path) - strlen("/prefix_affinity.lua")] = '\0';
+        return realpath(path, found);
+    }
+    kvr_error_set(error, KVR_E_NOT_FOUND, "no policies beside the binary: set policies_dir");
+    return NULL;
+}
+
+static void read_limits(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    options->listener = (struct kvr_listener_options){
+        .connections_max = count(config, "limits.connections"),
+        .header_bytes_max = bytes(config, "limits.header_bytes"),
+        .body_bytes_max = bytes(config, "limits.body_bytes"),
+        .bodies_total_max = bytes(config, "limits.bodies_total_bytes"),
+        .idle_ns = ms(config, "timeouts.client_idle_ms"),
+        .request_ns = ms(config, "timeouts.client_body_ms"),
+    };
+    options->stream_buffer_bytes = bytes(config, "limits.stream_buffer_bytes");
+    options->connect_ns = ms(config, "timeouts.connect_ms");
+    options->first_byte_ns = ms(config, "timeouts.first_byte_ms");
+    options->idle_ns = ms(config, "timeouts.idle_ms");
+    options->total_ns = ms(config, "timeouts.total_ms");
+    options->pool_idle_ns = ms(config, "timeouts.pool_idle_ms");
+}
+
+static void read_router(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    options->router = (struct kvr_router_options){
+        .seed = (uint64_t)kvr_config_number(config, "seed"),
+        .replicas_max = count(config, "limits.replicas"),
+        .requests_max = count(config, "limits.requests"),
+        .moves = count(config, "moves"),
+        .vnodes = count(config, "ring.vnodes"),
+        .block_bytes = count(config, "index.block_bytes"),
+        .canary_share = kvr_config_number(config, "canary.share"),
+        .row_blocks = kvr_config_bool(config, "rows.blocks"),
+        .health =
+            {
+                .interval_ns = ms(config, "health.interval_ms"),
+                .timeout_ns = ms(config, "health.timeout_ms"),
+                .failures_to_eject = count(config, "health.failures"),
+                .passes_to_admit = count(config, "health.passes"),
+                .ramp_ns = ms(config, "health.ramp_ms"),
+            },
+        .index =
+            {
+                .memory_bytes = (uint64_t)kvr_config_number(config, "index.memory_mb") << 20,
+                .blocks_max = count(config, "index.nodes"),
+                .blocks_per_replica_max = count(config, "index.nodes_per_replica"),
+                .ttl_ns = ms(config, "index.ttl_ms"),
+                .seed = (uint64_t)kvr_config_number(config, "seed"),
+            },
+    };
+    options->prompt = (struct kvr_prompt_options){
+        .block_bytes = options->router.block_bytes,
+        .wide_after = (uint64_t)kvr_config_number(config, "index.wide_after"),
+    };
+}
+
+static void read_background(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    options->prober.path = kvr_config_text(config, "health.path");
+    options->scrape = kvr_config_bool(config, "scrape.enabled");
+    options->scraper = (struct kvr_scraper_options){
+        .path = kvr_config_text(config, "scrape.path"),
+        .interval_ns = ms(config, "scrape.interval_ms"),
+        .timeout_ns = ms(config, "scrape.timeout_ms"),
+    };
+    options->models.interval_ns = ms(config, "models.refresh_ms");
+    const char *rows = kvr_config_text(config, "rows.path");
+    options->rows = (struct kvr_row_log_options){
+        .path = rows && *rows ? rows : NULL,
+        .rotate_bytes = (uint64_t)kvr_config_number(config, "rows.max_bytes"),
+        .keep = count(config, "rows.keep"),
+        .flush_ns = ms(config, "rows.flush_ms"),
+    };
+}
+
+int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_config *config,
+                      struct kvr_error *error)
+{
+    memset(options, 0, sizeof *options);
+    options->listen = kvr_config_text(config, "listen");
+    options->headers = kvr_config_bool(config, "headers");
+    options->script_budget_ms = count(config, "scripts.budget_ms");
+    read_limits(options, config);
+    read_router(options, config);
+    read_background(options, config);
+    struct kvr_slice session = kvr_slice_of(kvr_config_text(config, "session.key"));
+    struct kvr_slice tenant = kvr_slice_of(kvr_config_text(config, "tenant.key"));
+    options->session = (struct kvr_session_options){.session_key = session, .tenant_key = tenant};
+    options->api = (struct kvr_api_options){.session_field = session, .tenant_field = tenant};
+    options->policies_dir = find_policies(config, error);
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(kvr_config_text(config, "log_level"), levels[i]) == 0)
+            kvr_log_set_level((enum kvr_log_level)i);
+    return options->policies_dir ? 0 : error->code;
+}
+
+/* The entries of a free-form table as params of a script. */
+static uint32_t read_params(const struct kvr_config *config, const char *table,
+                            struct kvr_script_param *params)
+{
+    uint32_t at = 0;
+    const char *key;
+    while (at < KVR_SCRIPT_PARAMS_LIST && (key = kvr_config_key(config, table, at))) {
+        char name[192];
+        snprintf(name, sizeof name, "%s.%s", table, key);
+        params[at++] = (struct kvr_script_param){kvr_slice_of(key),
+                                                 kvr_slice_of(kvr_config_text(config, name))};
+    }
+    return at;
+}
+
+static int choose(struct kvr_script_store *store, enum kvr_script_role role,
+                  const struct kvr_config *config, const char *name, const char *params_table,
+                  struct kvr_error *error)
+{
+    struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
+    const char *script = kvr_config_text(config, name);
+    if (!script || !*script)
+        return 0;
+    uint32_t n = read_params(config, params_table, params);
+    return kvr_script_store_choose(store, role, kvr_slice_of(script), params, n, error);
+}
+
+int kvr_serve_choose_scripts(struct kvr_script_store *store, const struct kvr_config *config,
+                             struct kvr_error *error)
+{
+    int rc = choose(store, KVR_ROLE_SPILL, config, "spill", "spill_params", error);
+    if (rc == 0)
+        rc = choose(store, KVR_ROLE_POLICY, config, "policy", "params", error);
+    if (rc == 0)
+        rc = choose(store, KVR_ROLE_CANARY, config, "canary.policy", "canary.params", error);
+    return rc;
+}
+
+static int add_one(struct kvr_ingress *ingress, const struct kvr_config *config, uint32_t i,
+                   struct kvr_error *error)
+{
+    char name[64];
+    struct kvr_slice models[REPLICA_MODELS_MAX];
+    struct kvr_ingress_replica_spec spec = {.models = models};
+#define FIELD(field) (snprintf(name, sizeof name, "replicas.%u." field, i), name)
+    spec.url = kvr_slice_of(kvr_config_text(config, FIELD("url")));
+    spec.key = kvr_slice_of(kvr_config_text(config, FIELD("key")));
+    spec.weight = kvr_config_number(config, FIELD("weight"));
+    spec.capacity = count(config, FIELD("capacity"));
+    spec.rank = (int32_t)kvr_config_number(config, FIELD("rank"));
+    spec.any_model = kvr_config_bool(config, FIELD("any_model"));
+    uint32_t n = kvr_config_count(config, FIELD("models"));
+    for (; spec.models_count < n && spec.models_count < REPLICA_MODELS_MAX; spec.models_count++) {
+        snprintf(name, sizeof name, "replicas.%u.models.%u", i, spec.models_count + 1);
+        models[spec.models_count] = kvr_slice_of(kvr_config_text(config, name));
+    }
+#undef FIELD
+    int slot = kvr_ingress_add_replica(ingress, &spec, error);
+    return slot < 0 ? slot : 0;
+}
+
+int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config *config,
+                           struct kvr_error *error)
+{
+    uint32_t n = kvr_config_count(config, "replicas");
+    for (uint32_t i = 1; i <= n; i++) {
+        int rc = add_one(ingress, config, i, error);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int kvr_serve_print_settings(void)
+{
+    struct kvr_buffer text = {0};
+    kvr_config_describe(&text);
+    fwrite(text.data, 1, text.len, stdout);
+    kvr_buffer_deinit(&text);
+    return 0;
+}

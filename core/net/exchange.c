@@ -1,0 +1,400 @@
+#include "exchange.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "exchange_answer.h"
+#include "forward.h"
+#include "ingress.h"
+#include "memory.h"
+#include "rejection.h"
+
+/* Faults of this host: they say nothing about the replica. */
+static bool is_own_fault(int uv_code)
+{
+    return uv_code == UV_EMFILE || uv_code == UV_ENFILE || uv_code == UV_EADDRNOTAVAIL ||
+           uv_code == UV_ENOMEM || uv_code == UV_ENOBUFS;
+}
+
+static struct kvr_upstream_pool *pool_of(const struct kvr_exchange *exchange)
+{
+    return exchange->ingress->replicas[exchange->replica].pool;
+}
+
+static void destroy(struct kvr_exchange *exchange)
+{
+    kvr_list_remove(&exchange->link);
+    exchange->ingress->exchanges_count--;
+    if (exchange->client)
+        exchange->client->user = NULL;
+    kvr_buffer_deinit(&exchange->kept);
+    kvr_buffer_deinit(&exchange->answer);
+    if (exchange->reading)
+        kvr_usage_reader_deinit(&exchange->usage);
+    kvr_free(exchange);
+}
+
+static void let_go_of_upstream(struct kvr_exchange *exchange)
+{
+    if (exchange->upstream)
+        kvr_upstream_drop(exchange->upstream);
+    exchange->upstream = NULL;
+}
+
+static double milliseconds(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static void fill_usage(struct kvr_exchange *exchange, uint64_t now_ns, struct kvr_ending *ending)
+{
+    struct kvr_usage_reader *reader = &exchange->usage;
+    kvr_usage_reader_finish(reader, now_ns);
+    ending->prompt_tokens = reader->usage.prompt_tokens;
+    ending->output_tokens = reader->usage.completion_tokens;
+    ending->cached_tokens = reader->usage.cached_tokens;
+    ending->events = reader->content_events;
+    ending->done_seen = reader->done_seen;
+    if (reader->content_events > 1) {
+        struct kvr_usage_gaps gaps = kvr_usage_reader_gaps(reader);
+        ending->gap_mean_ms = milliseconds(gaps.mean_ns);
+        ending->gap_p50_ms = milliseconds(gaps.median_ns);
+        ending->gap_max_ms = milliseconds(gaps.max_ns);
+    }
+    if ((reader->error_seen || reader->aborted) && ending->outcome == KVR_OUTCOME_SUCCESS) {
+        ending->outcome = KVR_OUTCOME_FAILED;
+        ending->error = reader->error_seen ? "error_in_answer" : "aborted_by_engine";
+    }
+    struct kvr_ingress_replica *replica = &exchange->ingress->replicas[exchange->replica];
+    /* Engines leave zero out; one that has told a number before means zero by silence. */
+    if (ending->cached_tokens >= 0) {
+        replica->tells_cached = true;
+    } else if (replica->tells_cached && ending->prompt_tokens > 0) {
+        ending->cached_tokens = 0;
+        ending->cached_inferred = true;
+    }
+}
+
+/* The one way out: a row, and the exchange is gone. */
+void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome, const char *error,
+                         uint16_t status, bool replica_fault)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    uint64_t now_ns = kvr_loop_now();
+    struct kvr_ending ending = {
+        .outcome = outcome,
+        .error = error,
+        .status = status,
+        .upstream_status = exchange->status,
+        .replica_fault = replica_fault,
+        .bytes_in = exchange->request_bytes,
+        .bytes_out = exchange->body_bytes,
+        .prompt_tokens = -1,
+        .output_tokens = -1,
+        .cached_tokens = -1,
+        .gap_mean_ms = (double)NAN,
+        .gap_p50_ms = (double)NAN,
+        .gap_max_ms = (double)NAN,
+        .chain = exchange->chain,
+        .chain_len = exchange->chain_len,
+    };
+    if (exchange->reading)
+        fill_usage(exchange, now_ns, &ending);
+    let_go_of_upstream(exchange);
+    kvr_router_finish(&ingress->router, now_ns, exchange->request, &ending);
+    kvr_free(exchange->chain);
+    destroy(exchange);
+    kvr_ingress_take_rows(ingress);
+}
+
+/* Parses what was kept of the request and fills a submission from it, for another decision. */
+static const struct kvr_http_head *reread(struct kvr_exchange *exchange,
+                                          struct kvr_submission *submission)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    struct kvr_error error;
+    const char *data = exchange->kept.data;
+    int rc = kvr_http_parse_request(data, exchange->kept_head, &ingress->retry_head, &error);
+    KVR_CHECK(rc == 0); /* it was parsed before */
+    if (submission) {
+        struct kvr_slice body =
+            kvr_slice_make(data + exchange->kept_head, exchange->kept.len - exchange->kept_head);
+        rc = kvr_ingress_read(ingress, &ingress->retry_head, body, submission, &error);
+        KVR_CHECK(rc == 0);
+        submission->user = exchange;
+    }
+    return &ingress->retry_head;
+}
+
+static void write_request(struct kvr_exchange *exchange, const struct kvr_http_head *head,
+                          struct kvr_slice body)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    const struct kvr_replica *replica = &ingress->router.replicas.slots[exchange->replica];
+    const struct kvr_request_record *record =
+        kvr_router_request(&ingress->router, exchange->request);
+    ingress->head_out.len = 0;
+    kvr_forward_request(&ingress->head_out, head,
+                        &(struct kvr_forward_request){
+                            .authority = kvr_slice_make(replica->name, replica->authority_len),
+                            .rank = replica->rank,
+                            .key = kvr_slice_of(ingress->replicas[exchange->replica].key),
+                            .request_id = kvr_slice_of(record->id),
+                            .peer = kvr_slice_of(exchange->client->peer),
+                            .body_len = body.len,
+                            .has_body = head->has_length || head->chunked,
+                        });
+    uv_buf_t bufs[2] = {uv_buf_init(ingress->head_out.data, (unsigned)ingress->head_out.len),
+                        uv_buf_init((char *)body.data, (unsigned)body.len)};
+    kvr_upstream_write(exchange->upstream, bufs, body.len ? 2 : 1);
+    exchange->sent_ns = exchange->bytes_ns = kvr_loop_now();
+    exchange->state = KVR_EXCHANGE_SENT;
+    kvr_router_sent(&ingress->router, exchange->sent_ns, exchange->request);
+}
+
+static void write_kept(struct kvr_exchange *exchange)
+{
+    const struct kvr_http_head *head = reread(exchange, NULL);
+    write_request(exchange, head,
+                  kvr_slice_make(exchange->kept.data + exchange->kept_head,
+                                 exchange->kept.len - exchange->kept_head));
+}
+
+/* This dispatch failed before a body byte: the router decides what comes next. */
+void kvr_exchange_move(struct kvr_exchange *exchange, bool replica_fault, const char *why)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    let_go_of_upstream(exchange);
+    kvr_buffer_deinit(&exchange->answer);
+    exchange->state = KVR_EXCHANGE_CONNECTING;
+    exchange->resent = false;
+    exchange->last_failure = why;
+    struct kvr_submission again;
+    reread(exchange, &again);
+    kvr_router_failed(&ingress->router, kvr_loop_now(), exchange->request, replica_fault, &again);
+    kvr_ingress_act(ingress);
+    kvr_router_settle(&ingress->router);
+}
+
+/* A connection for the dispatch. True when it is ready to be written to. */
+static bool connect_to(struct kvr_exchange *exchange, bool fresh)
+{
+    int uv_code = 0;
+    bool ready = false;
+    exchange->state = KVR_EXCHANGE_CONNECTING;
+    exchange->upstream = kvr_upstream_acquire(pool_of(exchange), exchange, fresh, &ready, &uv_code);
+    if (!exchange->upstream) {
+        /* Not from inside the action: the request may not be kept yet. */
+        exchange->connect_error = uv_code;
+        return false;
+    }
+    return ready;
+}
+
+static void reject(struct kvr_exchange *exchange, enum kvr_rejection rejection)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    const struct kvr_rejection_answer *answer = kvr_rejection_answer(rejection);
+    struct kvr_client *client = exchange->client;
+    const struct kvr_request_record *record =
+        kvr_router_request(&ingress->router, exchange->request);
+    struct kvr_buffer lines = {0};
+    if (ingress->options.headers)
+        kvr_buffer_printf(&lines, "x-kvroute-request-id: %s\r\n", record->id);
+    char message[512];
+    kvr_rejection_message(rejection, record->model->name, exchange->last_failure, message,
+                          sizeof message);
+    client->user = NULL;
+    exchange->client = NULL;
+    uint16_t status = answer->error.status;
+    enum kvr_outcome outcome = KVR_OUTCOME_DROPPED;
+    kvr_exchange_finish(exchange, outcome, answer->error.code, status, false);
+    kvr_client_error(client, &answer->error, kvr_buffer_slice(&lines), message);
+    kvr_buffer_deinit(&lines);
+}
+
+void kvr_exchange_act(struct kvr_exchange *exchange, const struct kvr_action *action)
+{
+    exchange->request = action->request;
+    if (action->kind == KVR_ACTION_REJECT) {
+        reject(exchange, action->rejection);
+        return;
+    }
+    exchange->replica = action->replica;
+    bool ready = connect_to(exchange, false);
+    if (exchange->fresh) {
+        exchange->ready = ready; /* begin goes on from here, with the request still in place */
+        return;
+    }
+    if (!exchange->upstream)
+        kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+    else if (ready)
+        write_kept(exchange);
+}
+
+static void keep_request(struct kvr_exchange *exchange, const struct kvr_request *request)
+{
+    exchange->kept_head = (uint32_t)request->head_bytes.len;
+    if (request->owned) {
+        exchange->kept = *request->owned;
+        *request->owned = (struct kvr_buffer){0};
+        return;
+    }
+    kvr_buffer_reserve(&exchange->kept, request->head_bytes.len + request->body.len);
+    kvr_buffer_append_slice(&exchange->kept, request->head_bytes);
+    kvr_buffer_append_slice(&exchange->kept, request->body);
+}
+
+static void keep_chain(struct kvr_exchange *exchange, const struct kvr_submission *submission)
+{
+    if (!exchange->ingress->options.router.row_blocks || submission->chain_len == 0)
+        return;
+    size_t size = submission->chain_len * sizeof *exchange->chain;
+    exchange->chain = kvr_alloc(size);
+    memcpy(exchange->chain, submission->chain, size);
+    exchange->chain_len = submission->chain_len;
+}
+
+void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
+                        const struct kvr_request *request, struct kvr_submission *submission)
+{
+    struct kvr_exchange *exchange = kvr_alloc_zero(1, sizeof *exchange);
+    exchange->ingress = ingress;
+    exchange->client = client;
+    exchange->request_bytes = request->body.len;
+    exchange->started_ns = submission->received_ns;
+    exchange->head_only = client->head_only;
+    exchange->reads_usage = submission->routed;
+    exchange->fresh = true;
+    kvr_list_append(&ingress->exchanges, &exchange->link);
+    ingress->exchanges_count++;
+    client->user = exchange;
+    submission->user = exchange;
+    keep_chain(exchange, submission);
+    struct kvr_request_ref ref = kvr_router_submit(&ingress->router, kvr_loop_now(), submission);
+    if (ref.generation == 0) {
+        kvr_free(exchange->chain);
+        destroy(exchange);
+        kvr_client_error(client, &kvr_rejection_answer(KVR_REJECT_REQUESTS_MAX)->error,
+                         kvr_slice_of(""), "limits.requests are open");
+        return;
+    }
+    exchange->request = ref;
+    struct kvr_action action;
+    bool decided = kvr_router_next_action(&ingress->router, &action);
+    KVR_CHECK(decided && action.user == exchange);
+    if (action.kind == KVR_ACTION_REJECT) {
+        kvr_exchange_act(exchange, &action);
+        return;
+    }
+    kvr_exchange_act(exchange, &action);
+    /* The request goes out before it is copied: the copy is for a second try only. */
+    if (exchange->ready)
+        write_request(exchange, request->head, request->body);
+    keep_request(exchange, request);
+    exchange->fresh = false;
+    if (!exchange->upstream)
+        kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+}
+
+void kvr_exchange_cancel(struct kvr_exchange *exchange)
+{
+    exchange->client->user = NULL;
+    exchange->client = NULL;
+    uint16_t status = exchange->state == KVR_EXCHANGE_RELAYING ? exchange->status : 0;
+    kvr_exchange_finish(exchange, KVR_OUTCOME_CANCELLED, "client_gone", status, false);
+}
+
+/* After the first body byte: the client must not take what it has for a whole answer. */
+void kvr_exchange_lose(struct kvr_exchange *exchange, const char *why, bool replica_fault)
+{
+    struct kvr_client *client = exchange->client;
+    exchange->ingress->counters.lost_mid_stream++;
+    client->user = NULL;
+    exchange->client = NULL;
+    kvr_exchange_finish(exchange, KVR_OUTCOME_DROPPED, why, exchange->status, replica_fault);
+    kvr_client_abort(client);
+}
+
+void kvr_exchange_client_drained(struct kvr_exchange *exchange)
+{
+    if (exchange->upstream)
+        kvr_stream_resume(&exchange->upstream->stream);
+}
+
+static void time_out(struct kvr_exchange *exchange, const char *why, bool may_move)
+{
+    exchange->ingress->counters.timeouts++;
+    if (exchange->state == KVR_EXCHANGE_RELAYING) {
+        kvr_exchange_lose(exchange, why, false);
+    } else if (may_move) {
+        kvr_exchange_move(exchange, false, why);
+    } else {
+        struct kvr_client *client = exchange->client;
+        client->user = NULL;
+        exchange->client = NULL;
+        kvr_exchange_finish(exchange, KVR_OUTCOME_DROPPED, why, 504, false);
+        kvr_client_error(client, &(struct kvr_api_error){504, "server_error", why, NULL, 0},
+                         kvr_slice_of(""), "the request took too long");
+    }
+}
+
+static bool is_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+    return limit_ns && since_ns && now_ns > since_ns && now_ns - since_ns >= limit_ns;
+}
+
+void kvr_exchange_tick(struct kvr_exchange *exchange, uint64_t now_ns)
+{
+    const struct kvr_ingress_options *options = &exchange->ingress->options;
+    bool sent = exchange->state == KVR_EXCHANGE_SENT || exchange->state == KVR_EXCHANGE_HELD;
+    if (is_over(exchange->started_ns, options->total_ns, now_ns))
+        time_out(exchange, "total_timeout", false);
+    else if (sent && is_over(exchange->sent_ns, options->first_byte_ns, now_ns))
+        time_out(exchange, "first_byte_timeout", true);
+    else if (exchange->state == KVR_EXCHANGE_RELAYING && !exchange->upstream->stream.paused &&
+             is_over(exchange->bytes_ns, options->idle_ns, now_ns))
+        time_out(exchange, "idle_timeout", false);
+}
+
+void kvr_exchange_cut(struct kvr_exchange *exchange)
+{
+    kvr_exchange_lose(exchange, "shutdown", false);
+}
+
+static void on_ready(void *user)
+{
+    write_kept(user);
+}
+
+static void on_failed(void *user, int uv_code, bool stale)
+{
+    struct kvr_exchange *exchange = user;
+    struct kvr_ingress *ingress = exchange->ingress;
+    exchange->upstream = NULL;
+    if (exchange->state == KVR_EXCHANGE_RELAYING) {
+        kvr_exchange_answer_ended(exchange, uv_code);
+        return;
+    }
+    if (stale && !exchange->resent) {
+        ingress->counters.stale_resends++;
+        exchange->resent = true;
+        if (connect_to(exchange, true))
+            write_kept(exchange);
+        else if (!exchange->upstream)
+            kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+        return;
+    }
+    const char *why = exchange->state == KVR_EXCHANGE_CONNECTING
+                          ? (uv_code == UV_ETIMEDOUT ? "connect_timeout" : "connect_failed")
+                          : "lost_before_first_byte";
+    kvr_exchange_move(exchange, !is_own_fault(uv_code), why);
+}
+
+const struct kvr_upstream_events kvr_exchange_upstream_events = {
+    .on_ready = on_ready,
+    .on_bytes = kvr_exchange_take_answer,
+    .on_failed = on_failed,
+    .on_room = NULL,
+};

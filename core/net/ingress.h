@@ -1,0 +1,142 @@
+/* The ingress: one router, its listener, the pools to its replicas, and everything in the
+ * background that keeps the router informed. One thread, one loop.
+ *
+ *   client.h ──request──> ingress.c ──submission──> router.h ──DISPATCH──> exchange.c ──>
+ * upstream.h
+ *                                                     ^
+ *        prober, scraper, model list, reloader ───────┘
+ *
+ * Ends in two steps: kvr_ingress_drain stops accepting and lets streams end; kvr_ingress_close cuts
+ * what is left, flushes the rows and reports by on_closed. */
+#ifndef KVR_INGRESS_H
+#define KVR_INGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api_request.h"
+#include "error.h"
+#include "exchange.h"
+#include "listener.h"
+#include "loop.h"
+#include "model_list.h"
+#include "prober.h"
+#include "reloader.h"
+#include "router.h"
+#include "row_log.h"
+#include "scraper.h"
+#include "script_store.h"
+#include "session.h"
+#include "upstream.h"
+#include "watchdog.h"
+
+struct kvr_ingress_options {
+    const char *listen; /* "127.0.0.1:8080" */
+    struct kvr_listener_options listener;
+    struct kvr_router_options router;
+    struct kvr_session_options session;
+    struct kvr_api_options api;
+    struct kvr_prompt_options prompt;
+    struct kvr_prober_options prober;
+    struct kvr_scraper_options scraper;
+    bool scrape; /* read the engines' metrics pages */
+    struct kvr_model_list_options models;
+    struct kvr_row_log_options rows; /* path NULL: no rows */
+    const char *policies_dir;        /* where NAME.lua and spill/NAME.lua are */
+    bool headers;                    /* send x-kvroute-* response headers */
+    size_t stream_buffer_bytes;      /* unsent to one client before its replica is paused */
+    uint64_t connect_ns, first_byte_ns, idle_ns, total_ns; /* 0: off, but for connect */
+    uint64_t pool_idle_ns;
+    uint32_t script_budget_ms;
+};
+
+/* What the ingress has beside the router's replica of the same slot. */
+struct kvr_ingress_replica {
+    struct kvr_upstream_pool *pool; /* NULL: no member at this slot */
+    char *key;                      /* bearer token towards it; NULL none; never shown */
+    bool tells_cached;              /* it has told cached tokens: absence then means 0 */
+};
+
+struct kvr_ingress_counters {
+    uint64_t bad_bodies; /* 400 for what is no JSON */
+    uint64_t stale_resends;
+    uint64_t timeouts; /* of exchanges, by our limits */
+    uint64_t lost_mid_stream;
+    uint64_t malformed_answers;
+};
+
+struct kvr_ingress {
+    struct kvr_ingress_options options;
+    struct kvr_loop *loop;
+    struct kvr_router router;
+    struct kvr_listener listener;
+    struct kvr_prober prober;
+    struct kvr_scraper scraper;
+    struct kvr_model_list model_list;
+    struct kvr_row_log row_log;
+    struct kvr_script_store scripts;
+    struct kvr_watchdog watchdog;
+    struct kvr_ingress_replica *replicas; /* by slot */
+    struct kvr_list exchanges;            /* open ones */
+    uint32_t exchanges_count;
+    uint32_t pools_closing;
+    struct kvr_prompt prompt;           /* scratch of the scan */
+    struct kvr_api_request api_request; /* of the body scanned last */
+    struct kvr_http_head retry_head;    /* scratch: a kept request, parsed again */
+    struct kvr_http_head answer_head;   /* scratch: the response head at hand */
+    struct kvr_buffer head_out;         /* scratch: a head being written */
+    uv_timer_t tick;
+    struct kvr_ingress_counters counters;
+    uint64_t nonce; /* of this process, in request ids */
+    uint64_t ids;   /* request ids made */
+    uint64_t started_ns;
+    bool draining;
+    bool closing;
+    uint32_t closing_parts;
+    void *closed_context;
+    void (*on_closed)(void *context);
+};
+
+/* Makes the router and the script store; nothing runs yet. Choose scripts, then start. */
+void kvr_ingress_init(struct kvr_ingress *ingress, struct kvr_loop *loop,
+                      const struct kvr_ingress_options *options);
+/* Listens and starts everything in the background. */
+int kvr_ingress_start(struct kvr_ingress *ingress, struct kvr_error *error);
+/* After on_closed. */
+void kvr_ingress_deinit(struct kvr_ingress *ingress);
+
+struct kvr_ingress_replica_spec {
+    struct kvr_slice url; /* http://host:port, or host:port; the host may be a name */
+    struct kvr_slice key; /* empty: none */
+    double weight;        /* 0: 1 */
+    uint32_t capacity;    /* 0: unlimited */
+    int32_t rank;         /* -1: none */
+    bool any_model;
+    const struct kvr_slice *models; /* fixed names; count 0: asked for */
+    uint32_t models_count;
+};
+/* Returns the slot or a negative code. Other replicas' streams and counts are not touched. */
+int kvr_ingress_add_replica(struct kvr_ingress *ingress,
+                            const struct kvr_ingress_replica_spec *spec, struct kvr_error *error);
+/* No new picks; what is open on it ends by itself. */
+void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot);
+
+void kvr_ingress_drain(struct kvr_ingress *ingress);
+/* Streams still open. */
+uint32_t kvr_ingress_open(const struct kvr_ingress *ingress);
+void kvr_ingress_close(struct kvr_ingress *ingress, void *context,
+                       void (*on_closed)(void *context));
+
+/* ---- for exchange.c ---- */
+
+/* Performs what the router has decided, after an event. */
+void kvr_ingress_act(struct kvr_ingress *ingress);
+/* Moves finished rows from the router to the log. */
+void kvr_ingress_take_rows(struct kvr_ingress *ingress);
+/* Fills a submission from a parsed request. Its chain lies in ingress->prompt. Negative, with the
+ * reason, for a body that should be JSON and is not. */
+int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
+                     struct kvr_slice body, struct kvr_submission *submission,
+                     struct kvr_error *error);
+
+#endif

@@ -1,0 +1,46 @@
+#include "local_paths.h"
+
+static bool is_read(const struct kvr_http_head *head)
+{
+    return kvr_slice_is(head->method, "GET") || kvr_slice_is(head->method, "HEAD");
+}
+
+static void answer_ready(struct kvr_ingress *ingress, struct kvr_client *client)
+{
+    const struct kvr_replica_table *replicas = &ingress->router.replicas;
+    bool ready = false;
+    for (uint32_t i = 0; i < replicas->end; i++)
+        ready |= kvr_replica_in_rotation(&replicas->slots[i]);
+    bool open = ready && !ingress->draining;
+    kvr_client_reply(client, open ? 200 : 503, kvr_slice_of(""), kvr_slice_of("text/plain"),
+                     kvr_slice_of(open                ? "ready\n"
+                                  : ingress->draining ? "draining\n"
+                                                      : "no replica in rotation\n"));
+}
+
+static void answer_models(struct kvr_ingress *ingress, struct kvr_client *client)
+{
+    struct kvr_buffer body = {0};
+    kvr_model_list_merged(&ingress->model_list, &body);
+    kvr_client_reply(client, 200, kvr_slice_of(""), kvr_slice_of("application/json"),
+                     kvr_buffer_slice(&body));
+    kvr_buffer_deinit(&body);
+}
+
+bool kvr_local_path(struct kvr_ingress *ingress, struct kvr_client *client,
+                    const struct kvr_request *request)
+{
+    const struct kvr_http_head *head = request->head;
+    if (!is_read(head))
+        return false;
+    if (kvr_slice_is(head->path, "/healthz"))
+        kvr_client_reply(client, 200, kvr_slice_of(""), kvr_slice_of("text/plain"),
+                         kvr_slice_of("ok\n"));
+    else if (kvr_slice_is(head->path, "/readyz"))
+        answer_ready(ingress, client);
+    else if (kvr_slice_is(head->path, "/v1/models"))
+        answer_models(ingress, client);
+    else
+        return false;
+    return true;
+}

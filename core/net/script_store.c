@@ -1,0 +1,278 @@
+#include "script_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "log.h"
+#include "memory.h"
+
+static const char *const role_names[] = {"policy", "spill", "canary"};
+
+static bool is_file_name(struct kvr_slice name)
+{
+    if (name.len == 0 || name.len >= KVR_SCRIPT_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.data[i];
+        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+              (c >= 'A' && c <= 'Z')))
+            return false;
+    }
+    return true;
+}
+
+static int find_path(const struct kvr_script_store *store, enum kvr_script_role role,
+                     struct kvr_slice name, char *path, struct kvr_error *error)
+{
+    int len = (int)name.len;
+    int size;
+    if (memchr(name.data, '/', name.len))
+        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%.*s", len, name.data);
+    else if (is_file_name(name))
+        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%s/%s%.*s.lua", store->dir,
+                        role == KVR_ROLE_SPILL ? "spill/" : "", len, name.data);
+    else
+        return kvr_error_set(error, KVR_E_INVALID, "\"%.*s\" is neither a name nor a path of a %s",
+                             len, name.data, role_names[role]);
+    if (size >= KVR_SCRIPT_PATH_MAX)
+        return kvr_error_set(error, KVR_E_INVALID, "path of \"%.*s\" is too long", len, name.data);
+    return 0;
+}
+
+static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return kvr_error_set(error, errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO,
+                             "cannot read %s: %s", path, strerror(errno));
+    char *at = kvr_buffer_reserve(text, KVR_SCRIPT_FILE_MAX + 1);
+    text->len = fread(at, 1, KVR_SCRIPT_FILE_MAX + 1, file);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    if (failed)
+        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
+    if (text->len > KVR_SCRIPT_FILE_MAX)
+        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %d bytes", path, KVR_SCRIPT_FILE_MAX);
+    return 0;
+}
+
+static int load(struct kvr_script_store *store, enum kvr_script_role role, struct kvr_slice name,
+                const char *path, const struct kvr_script_param *params, uint32_t count,
+                struct kvr_error *error)
+{
+    struct kvr_buffer text = {0};
+    struct kvr_slot *slot = kvr_router_slot(store->router, role);
+    const struct kvr_script_info *before = kvr_slot_info(slot);
+    uint32_t generation = before ? before->generation : 0;
+    struct kvr_error reason = {0};
+    int rc = read_file(path, &text, &reason);
+    if (rc == 0)
+        rc = kvr_slot_load(slot, name, kvr_slice_of(path), kvr_buffer_slice(&text), params, count,
+                           &reason);
+    kvr_buffer_deinit(&text);
+    struct kvr_script_choice *choice = &store->choices[role];
+    if (rc) {
+        store->refusals++;
+        choice->refused_ns = kvr_loop_now();
+        kvr_log(KVR_LOG_WARN, "%s refused: %s", role_names[role], reason.text);
+        kvr_error_set(error, reason.code ? reason.code : rc, "%s", reason.text);
+        return rc;
+    }
+    const struct kvr_script_info *info = kvr_slot_info(slot);
+    choice->refused_ns = 0;
+    kvr_router_scripts_changed(store->router);
+    if (info->generation != generation) {
+        choice->loaded_ns = kvr_loop_now();
+        kvr_log(KVR_LOG_INFO, "%s %s in force: generation %u, hash %016llx, %s", role_names[role],
+                info->name, info->generation, (unsigned long long)info->hash, path);
+    }
+    return 0;
+}
+
+static void free_params(struct kvr_script_choice *choice)
+{
+    for (uint32_t i = 0; i < choice->params_count; i++) {
+        kvr_free((char *)choice->params[i].key.data);
+        kvr_free((char *)choice->params[i].value.data);
+    }
+    choice->params_count = 0;
+}
+
+static struct kvr_slice copy(struct kvr_slice text)
+{
+    return kvr_slice_make(kvr_strndup(text.data, text.len), text.len);
+}
+
+static void keep_param(struct kvr_script_choice *choice, const struct kvr_script_param *param)
+{
+    for (uint32_t i = 0; i < choice->params_count; i++) {
+        if (!kvr_slice_equal(choice->params[i].key, param->key))
+            continue;
+        kvr_free((char *)choice->params[i].value.data);
+        choice->params[i].value = copy(param->value);
+        return;
+    }
+    if (choice->params_count == KVR_SCRIPT_PARAMS_LIST)
+        return;
+    choice->params[choice->params_count++] =
+        (struct kvr_script_param){copy(param->key), copy(param->value)};
+}
+
+/* `params` may be the choice's own. */
+static void remember(struct kvr_script_store *store, enum kvr_script_role role,
+                     struct kvr_slice name, const char *path, const struct kvr_script_param *params,
+                     uint32_t count)
+{
+    struct kvr_script_choice *choice = &store->choices[role];
+    if (choice->path[0])
+        kvr_reloader_remove(&store->reloader, choice->path);
+    kvr_reloader_add(&store->reloader, path, NULL);
+    struct kvr_script_choice before = *choice;
+    choice->params_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        keep_param(choice, &params[i]);
+    free_params(&before);
+    snprintf(choice->name, sizeof choice->name, "%.*s", (int)name.len, name.data);
+    snprintf(choice->path, sizeof choice->path, "%s", path);
+}
+
+static void forget(struct kvr_script_store *store, enum kvr_script_role role)
+{
+    struct kvr_script_choice *choice = &store->choices[role];
+    if (choice->path[0])
+        kvr_reloader_remove(&store->reloader, choice->path);
+    free_params(choice);
+    *choice = (struct kvr_script_choice){0};
+    kvr_slot_clear(kvr_router_slot(store->router, role));
+    kvr_router_scripts_changed(store->router);
+}
+
+static int put_in_force(struct kvr_script_store *store, enum kvr_script_role role,
+                        struct kvr_slice name, const struct kvr_script_param *params,
+                        uint32_t count, struct kvr_error *error)
+{
+    char path[KVR_SCRIPT_PATH_MAX];
+    if (count > KVR_SCRIPT_PARAMS_LIST)
+        return kvr_error_set(error, KVR_E_LIMIT, "more than %d params", KVR_SCRIPT_PARAMS_LIST);
+    int rc = find_path(store, role, name, path, error);
+    if (rc == 0)
+        rc = load(store, role, name, path, params, count, error);
+    if (rc == 0)
+        remember(store, role, name, path, params, count);
+    return rc;
+}
+
+/* The spill rule that the policy in force names, unless the operator chose one. */
+static int follow_default_spill(struct kvr_script_store *store, struct kvr_error *error)
+{
+    const struct kvr_script_info *policy = kvr_slot_info(store->router->policy);
+    if (store->spill_chosen || !policy)
+        return 0;
+    if (policy->default_spill[0] == '\0') {
+        forget(store, KVR_ROLE_SPILL);
+        return 0;
+    }
+    if (strcmp(store->choices[KVR_ROLE_SPILL].name, policy->default_spill) == 0)
+        return 0;
+    return put_in_force(store, KVR_ROLE_SPILL, kvr_slice_of(policy->default_spill), NULL, 0, error);
+}
+
+int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role role,
+                            struct kvr_slice name, const struct kvr_script_param *params,
+                            uint32_t count, struct kvr_error *error)
+{
+    if (name.len == 0 && role == KVR_ROLE_CANARY) {
+        forget(store, role);
+        return 0;
+    }
+    if (name.len == 0 && role == KVR_ROLE_SPILL) {
+        store->spill_chosen = false;
+        return follow_default_spill(store, error);
+    }
+    int rc = put_in_force(store, role, name, params, count, error);
+    if (rc)
+        return rc;
+    if (role == KVR_ROLE_SPILL)
+        store->spill_chosen = true;
+    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+}
+
+int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_role role,
+                                const struct kvr_script_param *params, uint32_t count,
+                                struct kvr_error *error)
+{
+    struct kvr_script_choice *choice = &store->choices[role];
+    if (!choice->path[0])
+        return kvr_error_set(error, KVR_E_STATE, "no %s is in force", role_names[role]);
+    struct kvr_script_param merged[KVR_SCRIPT_PARAMS_LIST];
+    uint32_t merged_count = choice->params_count;
+    memcpy(merged, choice->params, merged_count * sizeof *merged);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = 0;
+        while (at < merged_count && !kvr_slice_equal(merged[at].key, params[i].key))
+            at++;
+        if (at == KVR_SCRIPT_PARAMS_LIST)
+            return kvr_error_set(error, KVR_E_LIMIT, "more than %d params", KVR_SCRIPT_PARAMS_LIST);
+        merged[at] = params[i];
+        if (at == merged_count)
+            merged_count++;
+    }
+    int rc =
+        load(store, role, kvr_slice_of(choice->name), choice->path, merged, merged_count, error);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < count; i++)
+        keep_param(choice, &params[i]);
+    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+}
+
+static int reload_role(struct kvr_script_store *store, enum kvr_script_role role,
+                       struct kvr_error *error)
+{
+    const struct kvr_script_choice *choice = &store->choices[role];
+    int rc = load(store, role, kvr_slice_of(choice->name), choice->path, choice->params,
+                  choice->params_count, error);
+    if (rc)
+        return rc;
+    store->reloads++;
+    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+}
+
+int kvr_script_store_reload(struct kvr_script_store *store, struct kvr_error *error)
+{
+    int first = 0;
+    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++) {
+        if (!store->choices[role].path[0])
+            continue;
+        int rc = reload_role(store, (enum kvr_script_role)role, first ? NULL : error);
+        first = first ? first : rc;
+    }
+    return first;
+}
+
+static void on_changed(void *context, const char *path)
+{
+    struct kvr_script_store *store = context;
+    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++)
+        if (strcmp(store->choices[role].path, path) == 0)
+            (void)reload_role(store, (enum kvr_script_role)role, NULL);
+}
+
+void kvr_script_store_start(struct kvr_script_store *store, struct kvr_loop *loop,
+                            struct kvr_router *router, const char *dir)
+{
+    memset(store, 0, sizeof *store);
+    store->router = router;
+    snprintf(store->dir, sizeof store->dir, "%s", dir);
+    kvr_reloader_init(&store->reloader, loop, NULL, store, on_changed);
+}
+
+void kvr_script_store_close(struct kvr_script_store *store, void *context,
+                            void (*on_closed)(void *context))
+{
+    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++)
+        free_params(&store->choices[role]);
+    kvr_reloader_close(&store->reloader, context, on_closed);
+}

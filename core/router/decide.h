@@ -1,0 +1,21 @@
+/* One decision: the view is filled, the policy picks, the spill rule may decline, C checks. Used by
+ * router.c only. */
+#ifndef KVR_DECIDE_H
+#define KVR_DECIDE_H
+
+#include "router.h"
+
+/* Decides for an open request and queues its action. `submission` carries the chain. */
+void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                const struct kvr_submission *submission);
+
+/* Fills router->picture with what a decision for this request would see. */
+void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
+                     const struct kvr_request_record *record,
+                     const struct kvr_submission *submission, uint32_t needs);
+
+/* The decision that cannot fail: least in flight over its weight, ties rotated by serial. Returns a
+ * row or KVR_NO_REPLICA when none is available. */
+uint32_t kvr_fallback_pick(const struct kvr_view *view, uint32_t serial);
+
+#endif

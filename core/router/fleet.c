@@ -1,0 +1,98 @@
+/* The part of router.h that is about replicas and scripts. */
+#include "memory.h"
+#include "router.h"
+
+int kvr_router_add_replica(struct kvr_router *router, uint64_t now_ns,
+                           const struct kvr_replica_spec *spec, struct kvr_error *error)
+{
+    int slot = kvr_replica_add(&router->replicas, spec);
+    int len = (int)spec->authority.len;
+    switch (slot) {
+    case KVR_E_INVALID:
+        return kvr_error_set(error, slot, "replica \"%.*s\": bad authority or weight", len,
+                             spec->authority.data);
+    case KVR_E_EXISTS:
+        return kvr_error_set(error, slot, "replica \"%.*s\" is a member already", len,
+                             spec->authority.data);
+    case KVR_E_LIMIT:
+        return kvr_error_set(error, slot, "replica \"%.*s\": limits.replicas (%u) is reached", len,
+                             spec->authority.data, router->options.replicas_max);
+    default:
+        break;
+    }
+    KVR_CHECK(slot >= 0);
+    kvr_load_init(&router->loads[slot]);
+    kvr_prefix_index_purge(&router->index, (uint32_t)slot);
+    kvr_health_added(&router->health, (uint32_t)slot, now_ns);
+    return slot;
+}
+
+void kvr_router_remove_replica(struct kvr_router *router, uint32_t slot)
+{
+    kvr_router_settle(router);
+    kvr_prefix_index_purge(&router->index, slot);
+    kvr_replica_remove(&router->replicas, slot);
+}
+
+void kvr_router_probed(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
+                       enum kvr_probe_outcome outcome, bool refused)
+{
+    kvr_router_settle(router);
+    bool changed = kvr_health_probed(&router->health, slot, outcome, now_ns);
+    if (refused)
+        changed |= kvr_health_broke(&router->health, slot, now_ns);
+    if (changed && router->replicas.slots[slot].operational == KVR_DOWN)
+        kvr_prefix_index_purge(&router->index, slot);
+}
+
+void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
+                        const struct kvr_engine_signals *signals)
+{
+    if (!kvr_load_read_signals(&router->loads[slot], signals, now_ns,
+                               router->options.hit_rate_window_ns))
+        return;
+    kvr_router_settle(router);
+    kvr_replica_restarted(&router->replicas, slot);
+    kvr_prefix_index_purge(&router->index, slot);
+}
+
+uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns)
+{
+    kvr_health_tick(&router->health, now_ns);
+    return kvr_health_next_time(&router->health, now_ns);
+}
+
+struct kvr_slot *kvr_router_slot(const struct kvr_router *router, enum kvr_script_role role)
+{
+    return role == KVR_ROLE_POLICY  ? router->policy
+           : role == KVR_ROLE_SPILL ? router->spill
+                                    : router->canary;
+}
+
+/* One record a generation, shared by the requests it decided. The one in force holds one reference
+ * itself; the last request to finish frees one that is not. */
+static void take_note(struct kvr_router *router, enum kvr_script_role role)
+{
+    const struct kvr_script_info *info = kvr_slot_info(kvr_router_slot(router, role));
+    struct kvr_script_record *record = router->records[role];
+    if (record && info && record->info.generation == info->generation)
+        return;
+    router->records[role] = NULL;
+    if (record)
+        kvr_script_record_release(record);
+    if (!info)
+        return;
+    router->records[role] = kvr_alloc_zero(1, sizeof *record);
+    router->records[role]->references = 1;
+    router->records[role]->info = *info;
+}
+
+void kvr_router_scripts_changed(struct kvr_router *router)
+{
+    router->needs = 0;
+    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++) {
+        take_note(router, (enum kvr_script_role)role);
+        if (router->records[role])
+            router->needs |= router->records[role]->info.needs;
+    }
+}

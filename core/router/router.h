@@ -1,0 +1,195 @@
+/* The router as a state machine: events go in with their time, actions come out. It reads no clock,
+ * opens no socket and draws no random number; the ingress and the simulator drive it alike.
+ *
+ *   submit ──> decide ──> DISPATCH ──> first_byte ──> first_token ──> finish ──> row
+ *                │            │ failed before its first byte: withdraw, decide again, at most
+ *                │            └ `moves` times, then REJECT
+ *                └ REJECT: no replica, unknown model, refused by the policy
+ *
+ * A request is named by {slot, generation}; a stale name is a bug. Every submitted request ends by
+ * exactly one kvr_router_finish, rejected ones too, and leaves exactly one row.
+ *
+ * Who owns what: the router owns replicas, loads, health, the belief index, models, script slots
+ * and counters. The driver owns bodies, sockets and the chain of block hashes it hands in: that
+ * chain must stay as it is until kvr_router_settle, because what a decision admits to the index is
+ * entered there, after the request has been sent, and always before the next decision. */
+#ifndef KVR_ROUTER_H
+#define KVR_ROUTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api_request.h"
+#include "buffer.h"
+#include "error.h"
+#include "health.h"
+#include "ledger.h"
+#include "load.h"
+#include "metrics.h"
+#include "model_table.h"
+#include "prefix_index.h"
+#include "replica.h"
+#include "request.h"
+#include "slot.h"
+#include "view.h"
+
+struct kvr_router_options {
+    uint64_t seed;
+    uint32_t replicas_max;       /* default 64, at most KVR_REPLICAS_MAX */
+    uint32_t requests_max;       /* open at once; default 16384 */
+    uint32_t moves;              /* to other replicas; default 2 */
+    uint32_t vnodes;             /* default 128 */
+    uint32_t block_bytes;        /* default 64 */
+    double bytes_per_token;      /* until learned; default 4 */
+    double canary_share;         /* 0..1 of sessions decided by the canary slot; 0 off */
+    int64_t wall_offset_ns;      /* Unix time = now_ns + this, for rows */
+    bool rows;                   /* write a row a request */
+    bool row_blocks;             /* with its block chain */
+    uint64_t hit_rate_window_ns; /* default 10 s */
+    struct kvr_health_options health;
+    struct kvr_prefix_index_options index;
+};
+
+enum kvr_action_kind {
+    KVR_ACTION_DISPATCH, /* send the request to `replica` */
+    KVR_ACTION_REJECT,   /* answer the client with `rejection`, then finish */
+};
+
+enum kvr_rejection {
+    KVR_REJECT_NO_REPLICAS,     /* 503 no_replicas: none up */
+    KVR_REJECT_DRAINING,        /* 503 draining: all that are up are draining */
+    KVR_REJECT_AT_CAPACITY,     /* 503 at_capacity: all at their caps */
+    KVR_REJECT_MODEL_NOT_FOUND, /* 404 model_not_found */
+    KVR_REJECT_BY_POLICY,       /* 503 refused_by_policy */
+    KVR_REJECT_ALL_FAILED,      /* 502 all_replicas_failed: moves used up */
+    KVR_REJECT_REQUESTS_MAX,    /* 503 too_many_requests_open */
+};
+
+struct kvr_action {
+    enum kvr_action_kind kind;
+    struct kvr_request_ref request;
+    void *user;                   /* of the submission */
+    uint32_t replica;             /* DISPATCH */
+    enum kvr_rejection rejection; /* REJECT */
+};
+
+struct kvr_router {
+    struct kvr_router_options options;
+    struct kvr_replica_table replicas;
+    struct kvr_load *loads; /* by replica slot */
+    struct kvr_ledger ledger;
+    struct kvr_health health;
+    struct kvr_prefix_index index;
+    struct kvr_model_table models;
+    struct kvr_picture picture;
+    struct kvr_slot *policy;
+    struct kvr_slot *spill;
+    struct kvr_slot *canary;              /* empty when off */
+    struct kvr_script_record *records[3]; /* of what is in force, by slot: policy, spill, canary */
+    struct kvr_request_table requests;
+    struct kvr_metrics metrics;
+    struct kvr_buffer rows;       /* finished rows, one JSON line each; the driver takes them */
+    struct kvr_action actions[4]; /* ring: each event yields at most one */
+    uint32_t actions_first, actions_count;
+    struct { /* what settle still has to enter */
+        struct kvr_request_ref request;
+        const uint64_t *chain; /* NULL: nothing */
+        uint32_t len;
+        uint32_t replica;
+        uint64_t now_ns;
+    } pending;
+    uint32_t *match; /* by replica slot, of the decision under way */
+    uint32_t needs;  /* KVR_NEEDS_* of all scripts in force */
+    uint16_t reason_fallback, reason_opaque;
+    uint64_t sequence; /* requests ever submitted */
+};
+
+void kvr_router_init(struct kvr_router *router, const struct kvr_router_options *options);
+void kvr_router_deinit(struct kvr_router *router);
+
+/* ---- the fleet ---- */
+
+/* Returns the slot or a negative code with the reason. */
+int kvr_router_add_replica(struct kvr_router *router, uint64_t now_ns,
+                           const struct kvr_replica_spec *spec, struct kvr_error *error);
+/* Its beliefs are void at once; requests on it go on and are the driver's to end. */
+void kvr_router_remove_replica(struct kvr_router *router, uint32_t slot);
+/* `refused`: the probe could not connect, which ejects at once. */
+void kvr_router_probed(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
+                       enum kvr_probe_outcome outcome, bool refused);
+/* A reading of its metrics page; a restart voids its beliefs. */
+void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
+                        const struct kvr_engine_signals *signals);
+/* Ends ramps; returns when it wants to be called again at the latest. */
+uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
+
+/* ---- the scripts ---- */
+
+/* Which of the router's slots. */
+enum kvr_script_role { KVR_ROLE_POLICY, KVR_ROLE_SPILL, KVR_ROLE_CANARY };
+struct kvr_slot *kvr_router_slot(const struct kvr_router *router, enum kvr_script_role role);
+/* To be called after every load into a slot: takes note of names, hashes and needs. */
+void kvr_router_scripts_changed(struct kvr_router *router);
+
+/* ---- one request ---- */
+
+struct kvr_submission {
+    void *user;
+    struct kvr_slice request_id; /* these slices are copied, cut at the lengths of request.h */
+    struct kvr_slice tag;
+    struct kvr_slice model;     /* empty: the request names none */
+    const char *endpoint;        /* constant, for rows: "chat", "other", ... */
+    const char *session_source; /* constant */
+    uint64_t session;           /* 64-bit keys; 0 none */
+    uint64_t tenant;
+    uint64_t routing_key;  /* 0: the session's */
+    const uint64_t *chain; /* the driver's until kvr_router_settle */
+    uint32_t chain_len;
+    uint32_t turn;
+    uint32_t choices; /* n, and prompts of a batch: how many sequences it makes */
+    bool routed;      /* by policy; else any healthy replica, and no belief */
+    bool stream;
+    double prompt_bytes;
+    double prompt_tokens; /* exact, when the prompt is token ids; NaN: estimate from bytes */
+    double extra_tokens;  /* of images and the like */
+    double max_tokens;    /* NaN not stated */
+    double priority;
+    double slo_ttft_ms;   /* NaN none */
+    uint64_t received_ns; /* when the poll that brought its last byte returned */
+};
+
+/* Takes a request in and decides. The action is next in kvr_router_next_action. */
+struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now_ns,
+                                         const struct kvr_submission *submission);
+bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action);
+/* Enters in the index what the last decision admitted. */
+void kvr_router_settle(struct kvr_router *router);
+
+/* All of it was written to the replica's socket. */
+void kvr_router_sent(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request);
+void kvr_router_first_byte(struct kvr_router *router, uint64_t now_ns,
+                           struct kvr_request_ref request, uint16_t status);
+void kvr_router_first_token(struct kvr_router *router, uint64_t now_ns,
+                            struct kvr_request_ref request);
+/* Bytes came from its replica: sign of life. */
+void kvr_router_bytes(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request);
+
+/* The dispatch failed before any body byte. `replica_fault`: the replica refused, reset or broke
+ * its answer (it goes down at once); false for faults of our own host and for an engine that says
+ * it is full. `again` carries the chain anew; the next action is a DISPATCH elsewhere or a REJECT.
+ */
+void kvr_router_failed(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                       bool replica_fault, const struct kvr_submission *again);
+
+/* The end, whatever it was. Writes the row; the name is void afterwards. */
+void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                       const struct kvr_ending *ending);
+
+/* What the response headers show; valid until finish. */
+const struct kvr_request_record *kvr_router_request(const struct kvr_router *router,
+                                                    struct kvr_request_ref request);
+
+/* Every open request, ticket and load agrees; dies if not. For tests and simulation. */
+void kvr_router_verify(const struct kvr_router *router);
+
+#endif
