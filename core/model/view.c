@@ -1,6 +1,7 @@
 #include "view.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "memory.h"
 #include "rng.h"
@@ -98,6 +99,63 @@ uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32
     picture->order.count = kvr_hrw_order(picture->ids, picture->weights, picture->view.count,
                                          position(key, salt), limit, picture->order_rows);
     return picture->order.count;
+}
+
+static inline double number_at(const struct kvr_replica_view *row, uint32_t offset)
+{
+    double number;
+    memcpy(&number, (const char *)row + offset, sizeof number);
+    return number;
+}
+
+int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
+                          uint32_t except)
+{
+    KVR_CHECK(offset + sizeof(double) <= sizeof(struct kvr_replica_view));
+    const struct kvr_replica_view *rows = picture->rows;
+    uint32_t count = picture->view.count;
+    double best = (double)INFINITY;
+    uint32_t ties = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rows[i].available || rows[i].match_blocks < blocks || i == except)
+            continue;
+        double number = number_at(&rows[i], offset);
+        if (number < best) {
+            best = number;
+            ties = 1;
+        } else if (number == best) {
+            ties++;
+        }
+    }
+    if (ties == 0)
+        return -1;
+    uint32_t skip = ties > 1 ? picture->request.serial % ties : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rows[i].available || rows[i].match_blocks < blocks || i == except)
+            continue;
+        if (number_at(&rows[i], offset) == best && skip-- == 0)
+            return (int32_t)i;
+    }
+    return -1; /* not reached: the second pass sees what the first saw */
+}
+
+int32_t kvr_picture_nth_available(const struct kvr_picture *picture, uint32_t n)
+{
+    if (picture->view.available == 0)
+        return -1;
+    n %= picture->view.available;
+    for (uint32_t i = 0; i < picture->view.count; i++)
+        if (picture->rows[i].available && n-- == 0)
+            return (int32_t)i;
+    return -1; /* not reached: `available` counts these rows */
+}
+
+int32_t kvr_picture_first_available(const struct kvr_picture *picture)
+{
+    for (uint32_t place = 0; place < picture->order.count; place++)
+        if (picture->rows[picture->order_rows[place]].available)
+            return (int32_t)place;
+    return -1;
 }
 
 /* The key windows are not counted yet: unread, as everything nobody has measured. */

@@ -1,12 +1,14 @@
 /* Runs a Lua call that can be left: when a watchdog finds it older than its budget of the thread's
  * CPU time, the thread jumps out of the call and the VM is abandoned for good. See guard.c for why
- * the jump is taken only when the interrupted instruction lies in LuaJIT, its machine code or libm.
+ * the jump is taken only when the interrupted instruction lies in LuaJIT, its machine code, libm or
+ * a helper marked as a leaf.
  *
  * One guard a process: the guarded calls are made by one thread, and are not nested. On any other
  * thread, and before kvr_guard_start, calls run as they are: a simulation needs no watchdog. */
 #ifndef KVR_GUARD_H
 #define KVR_GUARD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,6 +32,21 @@ uint64_t kvr_guard_watch(uint64_t budget_ns);
 /* Runs call(argument) and stores what it returns. False: the call was left behind; nothing that it
  * was working on may be touched again. `call` must hold no resource while Lua runs. */
 bool kvr_guard_run(int (*call)(void *), void *argument, int *result);
+
+/* Brackets a helper that scripts call and that may be left anywhere: it holds no lock and changes
+ * nothing that outlives its VM, but scratch memory. Without it a script that spends all its time in
+ * helpers could hardly ever be left. */
+extern _Thread_local volatile int kvr_guard_leaf __attribute__((tls_model("initial-exec")));
+static inline void kvr_guard_enter_leaf(void)
+{
+    kvr_guard_leaf = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void kvr_guard_exit_leaf(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    kvr_guard_leaf = 0;
+}
 
 /* Keeps what a call left behind reachable for ever, since it can neither be used nor freed. */
 void kvr_guard_bury(void *remains);

@@ -84,6 +84,9 @@ local observation = reference("kvr_observation", at.observation)
 local c_order = "uint32_t (*)(void *, uint32_t, uint32_t, uint32_t)"
 local c_ring_order = cast(c_order, at.ring_order)
 local c_hrw_order = cast(c_order, at.hrw_order)
+local c_least = cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t)", at.least)
+local c_nth_available = cast("int32_t (*)(void *, uint32_t)", at.nth_available)
+local c_first_available = cast("int32_t (*)(void *)", at.first_available)
 local c_share = cast("double (*)(void *, uint32_t)", at.share)
 local picture, vm = at.picture, at.vm
 picture, vm = cast("void *", picture), cast("void *", vm)
@@ -110,65 +113,58 @@ function kvr.share(key)
   return c_share(picture, key)
 end
 
--- Index of the first available row of an order, and its place in it; nil when there is none.
-function kvr.first_available(rows)
-  for place = 0, rows.count - 1 do
-    local i = rows[place]
-    if view[i].available then return i, place end
-  end
+-- The scans of rows are C: a policy without a loop of its own compiles to one trace, and what comes
+-- after the scan neither runs interpreted nor allocates.
+
+local offsets = {} -- of the numbers of a row that may be compared
+for _, field in ipairs {
+  "weight", "ramp", "load", "in_flight", "capacity", "uncached_tokens", "remote_in_flight",
+  "remote_age_ms", "age_ms", "running", "waiting", "kv_usage", "engine_hit_rate",
+  "signals_age_ms", "match_tokens", "resident_tokens", "ttft_ms", "error_rate",
+  "prefill_tokens_per_s", "key_age_ms",
+} do
+  offsets[field] = ffi.offsetof("struct kvr_replica_view", field)
 end
 
--- Index of the (n mod available)-th available row: round robin with n = request.serial.
-function kvr.nth_available(n)
-  if view.available == 0 then return nil end
-  n = n % view.available
-  for i = 0, view.count - 1 do
-    if view[i].available then
-      if n == 0 then return i end
-      n = n - 1
-    end
-  end
-end
+local none = 2 ^ 32 - 1 -- no index
 
--- The available row with the smallest `field` ("load" unless given) among those that match at least
--- `blocks` blocks and are not `except`. Ties rotate by request.serial: the lowest index would take
--- everything on an idle fleet.
 local function least(field, blocks, except)
-  local best, ties = 1 / 0, 0
-  for i = 0, view.count - 1 do
-    local row = view[i]
-    if row.available and row.match_blocks >= blocks and i ~= except then
-      local value = row[field]
-      if value < best then
-        best, ties = value, 1
-      elseif value == best then
-        ties = ties + 1
-      end
-    end
-  end
-  if ties == 0 then return nil end
-  local skip = request.serial % ties
-  for i = 0, view.count - 1 do
-    local row = view[i]
-    if row[field] == best and row.available and row.match_blocks >= blocks and i ~= except then
-      if skip == 0 then return i end
-      skip = skip - 1
-    end
-  end
+  local offset = offsets[field or "load"]
+  if not offset then error("no number named " .. tostring(field) .. " in a row", 3) end
+  local i = c_least(picture, offset, blocks, except)
+  if i >= 0 then return i end
 end
 
+-- Index of the available row with the smallest `field` ("load" unless given); rows where it is NaN
+-- are left out. Ties rotate by request.serial: the lowest index would take everything on an idle
+-- fleet. nil when there is none.
 function kvr.least(field)
-  return least(field or "load", 0, -1)
+  local i = least(field, 0, none)
+  return i
 end
 
 -- Among the rows that hold at least `blocks` leading blocks of the prompt.
 function kvr.least_matching(blocks, field)
-  return least(field or "load", blocks, -1)
+  local i = least(field, blocks, none)
+  return i
 end
 
 -- Among all rows but one.
 function kvr.least_except(except, field)
-  return least(field or "load", 0, except)
+  local i = least(field, 0, except)
+  return i
+end
+
+-- Index of the (n mod available)-th available row: round robin with n = request.serial.
+function kvr.nth_available(n)
+  local i = c_nth_available(picture, n)
+  if i >= 0 then return i end
+end
+
+-- Index of the first available row of the order just made, and its place in it; nil: none.
+function kvr.first_available(rows)
+  local place = c_first_available(picture)
+  if place >= 0 then return rows[place], place end
 end
 
 -- Index of the available row with the smallest cost(row), ties by rotation; a cost of nil or NaN

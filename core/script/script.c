@@ -34,24 +34,32 @@ struct load {
 
 /* What messages call the script: the end of its path, whole, within the 60 bytes that LuaJIT shows
  * of a chunk's name. */
-static struct kvr_slice display_name(const struct kvr_script_source *source)
+static void set_shown(struct kvr_script *script, const struct kvr_script_source *source)
 {
     struct kvr_slice path = source->path;
-    if (path.len == 0)
-        return source->name.len ? source->name : kvr_slice_of("script");
     size_t start = path.len;
     for (int slashes = 0; start > 0; start--)
         if (path.data[start - 1] == '/' && (++slashes == 2 || path.len - start > 40))
             break;
-    return kvr_slice_make(path.data + start, path.len - start);
+    struct kvr_slice name = source->name.len ? source->name : kvr_slice_of("script");
+    if (path.len)
+        name = kvr_slice_make(path.data + start, path.len - start);
+    int len = name.len < 56 ? (int)name.len : 56;
+    snprintf(script->shown, sizeof script->shown, "%.*s", len, name.data);
 }
 
-static void push_chunk_name(lua_State *L, const struct kvr_script_source *source)
+/* A message that does not name the script, because the helper that raised it was called last, gets
+ * its name in front. */
+static int failed(struct kvr_script *script, int rc)
 {
-    struct kvr_slice name = display_name(source);
-    lua_pushliteral(L, "@");
-    lua_pushlstring(L, name.data, name.len);
-    lua_concat(L, 2); /* name */
+    struct kvr_vm *vm = script->vm;
+    if (strncmp(vm->error, script->shown, strlen(script->shown)) == 0)
+        return rc;
+    char text[KVR_VM_ERROR_MAX];
+    memcpy(text, vm->error, sizeof text);
+    int at = snprintf(vm->error, sizeof vm->error, "%s: ", script->shown);
+    snprintf(vm->error + at, sizeof vm->error - (size_t)at, "%s", text);
+    return rc;
 }
 
 static void copy_result(lua_State *L, int at, char *out, size_t size, const char *what)
@@ -70,8 +78,9 @@ static int on_load(lua_State *L)
     struct kvr_script_info *info = &load->script->info;
     lua_rawgeti(L, LUA_REGISTRYINDEX, KVR_VM_HANDLER);
     lua_rawgeti(L, LUA_REGISTRYINDEX, KVR_VM_ADOPT);
-    push_chunk_name(L, source); /* load handler adopt name */
-    if (luaL_loadbufferx(L, source->text.data, source->text.len, lua_tostring(L, -1), "t"))
+    const char *chunk =
+        lua_pushfstring(L, "@%s", load->script->shown); /* load handler adopt chunk */
+    if (luaL_loadbufferx(L, source->text.data, source->text.len, chunk, "t"))
         lua_error(L);
     lua_remove(L, -2); /* load handler adopt chunk */
     lua_pushstring(L, source->kind == KVR_SCRIPT_POLICY ? "pick" : "spill");
@@ -121,16 +130,14 @@ struct kvr_script *kvr_script_create(const struct kvr_script_source *source,
     if (copy_slice(source->name, info->name, sizeof info->name, "name", error) ||
         copy_slice(source->path, info->path, sizeof info->path, "path", error))
         goto fail_after_alloc;
+    set_shown(script, source);
     script->vm = kvr_vm_create(options, error);
     if (!script->vm)
         goto fail_after_alloc;
     struct load load = {script, source};
     int rc = kvr_vm_protect(script->vm, on_load, &load);
     if (rc) {
-        struct kvr_slice name = display_name(source);
-        bool named = strncmp(script->vm->error, name.data, name.len) == 0;
-        kvr_error_set(error, rc, "%.*s%s%s", named ? 0 : (int)name.len, name.data,
-                      named ? "" : ": ", script->vm->error);
+        kvr_error_set(error, failed(script, rc), "%s", script->vm->error);
         goto fail_after_vm;
     }
     for (int at = AT_CALL; at <= AT_ANCHORS; at++)
@@ -185,7 +192,7 @@ static int bad_result(struct kvr_script *script, const char *format, ...) KVR_PR
 static int bad_result(struct kvr_script *script, const char *format, ...)
 {
     struct kvr_vm *vm = script->vm;
-    int at = snprintf(vm->error, sizeof vm->error, "%s: %s returned ", script->info.name,
+    int at = snprintf(vm->error, sizeof vm->error, "%s: %s returned ", script->shown,
                       script->kind == KVR_SCRIPT_POLICY ? "pick" : "spill");
     va_list arguments;
     va_start(arguments, format);
@@ -249,7 +256,7 @@ int kvr_script_decide(struct kvr_script *script, uint32_t preferred, struct kvr_
     }
     int rc = kvr_vm_call(vm, args, 3);
     if (rc)
-        return rc;
+        return failed(script, rc);
     /* vm: index reason affine */
     rc = read_results(script, L, decision);
     lua_settop(L, TOP); /* vm: */
@@ -261,7 +268,8 @@ int kvr_script_observe(struct kvr_script *script)
     if (!script->info.observes)
         return 0;
     lua_pushvalue(script->vm->L, AT_OBSERVE); /* vm: observe */
-    return kvr_vm_call(script->vm, 0, 0);
+    int rc = kvr_vm_call(script->vm, 0, 0);
+    return rc ? failed(script, rc) : 0;
 }
 
 /* ---- handing over ---------------------------------------------------------------------------- */
@@ -279,7 +287,8 @@ static int on_export(lua_State *L)
 
 int kvr_script_export(struct kvr_script *script, struct kvr_buffer *out)
 {
-    return script->exports ? kvr_vm_protect(script->vm, on_export, out) : 0;
+    int rc = script->exports ? kvr_vm_protect(script->vm, on_export, out) : 0;
+    return rc ? failed(script, rc) : 0;
 }
 
 static int on_import(lua_State *L)
@@ -297,5 +306,6 @@ int kvr_script_import(struct kvr_script *script, struct kvr_slice state)
 {
     if (!script->imports || state.len == 0)
         return 0;
-    return kvr_vm_protect(script->vm, on_import, &state);
+    int rc = kvr_vm_protect(script->vm, on_import, &state);
+    return rc ? failed(script, rc) : 0;
 }

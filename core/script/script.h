@@ -20,6 +20,7 @@ struct kvr_script {
     enum kvr_script_kind kind;
     struct kvr_vm *vm; /* owned; NULL once left behind */
     struct kvr_script_info info;
+    char shown[KVR_SCRIPT_NAME_MAX]; /* what messages call it: the end of its path, or its name */
     bool exports;
     bool imports;
     uint32_t reasons_count;

@@ -96,7 +96,7 @@ static int hand_over(struct kvr_slot *slot, struct kvr_script *next, struct kvr_
     }
     rc = kvr_script_import(next, kvr_buffer_slice(&state));
     if (rc)
-        kvr_error_set(error, rc, "%s: import: %s", next->info.name, next->vm->error);
+        kvr_error_set(error, rc, "%s", next->vm->error);
     kvr_buffer_deinit(&state);
     return rc;
 }
@@ -382,7 +382,7 @@ static int timed_decide(struct kvr_slot *slot, uint32_t preferred, struct kvr_de
     if (rc == 0 && precise && cpu_ns() - cpu_start > SLOW_NS) {
         slot->counters.slow++;
         snprintf(slot->last_error, sizeof slot->last_error, "%s: a call took more than 1 ms of CPU",
-                 slot->script->info.name);
+                 slot->script->shown);
         count_failure(slot);
     }
     return rc;
@@ -394,7 +394,7 @@ static int call(struct kvr_slot *slot, uint32_t preferred, struct kvr_decision *
         *decision = (struct kvr_decision){.verdict = KVR_VERDICT_NONE};
         return 0;
     }
-    if (slot->quarantined)
+    if (slot->quarantined || kvr_guard_exhausted())
         return KVR_E_STATE;
     slot->calls++;
     slot->counters.calls++;
@@ -417,7 +417,7 @@ int kvr_slot_spill(struct kvr_slot *slot, uint32_t preferred, struct kvr_decisio
 
 void kvr_slot_observe(struct kvr_slot *slot)
 {
-    if (!slot->script || slot->quarantined || !slot->script->info.observes)
+    if (!slot->script || slot->quarantined || !slot->script->info.observes || kvr_guard_exhausted())
         return;
     slot->calls++;
     int rc = kvr_script_observe(slot->script);

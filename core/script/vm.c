@@ -144,17 +144,69 @@ int kvr_vm_protect(struct kvr_vm *vm, lua_CFunction function, void *argument)
     return status == 0 ? 0 : failed(vm, status);
 }
 
-/* ---- what the sandbox calls ------------------------------------------------------------------ */
+/* ---- what the sandbox calls: leaves, see guard.h --------------------------------------------- */
+
+#define LEAF(type, call)                                                                           \
+    kvr_guard_enter_leaf();                                                                        \
+    type result = call;                                                                            \
+    kvr_guard_exit_leaf();                                                                         \
+    return result
+
+static uint32_t ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt, uint32_t limit)
+{
+    LEAF(uint32_t, kvr_picture_ring_order(picture, key, salt, limit));
+}
+
+static uint32_t hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt, uint32_t limit)
+{
+    LEAF(uint32_t, kvr_picture_hrw_order(picture, key, salt, limit));
+}
+
+static int32_t least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
+                     uint32_t except)
+{
+    LEAF(int32_t, kvr_picture_least(picture, offset, blocks, except));
+}
+
+static int32_t nth_available(const struct kvr_picture *picture, uint32_t n)
+{
+    LEAF(int32_t, kvr_picture_nth_available(picture, n));
+}
+
+static int32_t first_available(const struct kvr_picture *picture)
+{
+    LEAF(int32_t, kvr_picture_first_available(picture));
+}
+
+static double share(const struct kvr_picture *picture, uint32_t key)
+{
+    LEAF(double, kvr_picture_share(picture, key));
+}
+
+static double exponential(double x)
+{
+    LEAF(double, kvr_real_exp(x));
+}
+
+static double logarithm(double x)
+{
+    LEAF(double, kvr_real_log(x));
+}
+
+static double power(double x, double y)
+{
+    LEAF(double, kvr_real_pow(x, y));
+}
 
 static double random_unit(struct kvr_vm *vm)
 {
-    return kvr_rng_double(&vm->rng);
+    LEAF(double, kvr_rng_double(&vm->rng));
 }
 
 /* Uniform in 0..bound-1. The sandbox has checked 1 <= bound <= 2^53. */
 static double random_below(struct kvr_vm *vm, double bound)
 {
-    return (double)kvr_rng_below(&vm->rng, (uint64_t)bound);
+    LEAF(double, (double)kvr_rng_below(&vm->rng, (uint64_t)bound));
 }
 
 /* Only remembers: no I/O happens while the guard is armed. */
@@ -227,22 +279,25 @@ static void set_function(lua_State *L, const char *name, void (*function)(void))
 
 static void push_pointers(lua_State *L, struct kvr_vm *vm)
 {
-    lua_createtable(L, 0, 16); /* pointers */
+    lua_createtable(L, 0, 32); /* pointers */
     set_pointer(L, "vm", vm);
     set_pointer(L, "picture", vm->picture);
     set_pointer(L, "request", &vm->picture->request);
     set_pointer(L, "view", &vm->picture->view);
     set_pointer(L, "order", &vm->picture->order);
     set_pointer(L, "observation", &vm->picture->observation);
-    SET_FUNCTION(L, "ring_order", kvr_picture_ring_order);
-    SET_FUNCTION(L, "hrw_order", kvr_picture_hrw_order);
-    SET_FUNCTION(L, "share", kvr_picture_share);
+    SET_FUNCTION(L, "ring_order", ring_order);
+    SET_FUNCTION(L, "hrw_order", hrw_order);
+    SET_FUNCTION(L, "least", least);
+    SET_FUNCTION(L, "nth_available", nth_available);
+    SET_FUNCTION(L, "first_available", first_available);
+    SET_FUNCTION(L, "share", share);
     SET_FUNCTION(L, "random_unit", random_unit);
     SET_FUNCTION(L, "random_below", random_below);
     SET_FUNCTION(L, "log_line", log_line);
-    SET_FUNCTION(L, "exp", kvr_real_exp);
-    SET_FUNCTION(L, "log", kvr_real_log);
-    SET_FUNCTION(L, "pow", kvr_real_pow);
+    SET_FUNCTION(L, "exp", exponential);
+    SET_FUNCTION(L, "log", logarithm);
+    SET_FUNCTION(L, "pow", power);
 }
 
 static void open_library(lua_State *L, const char *name, lua_CFunction open)
@@ -290,7 +345,7 @@ struct kvr_vm *kvr_vm_create(const struct kvr_vm_options *options, struct kvr_er
     }
     struct kvr_vm *vm = kvr_alloc_zero(1, sizeof *vm);
     vm->picture = options->picture;
-    vm->bytes_max = options->memory_bytes ? options->memory_bytes : KVR_VM_MEMORY_DEFAULT;
+    vm->bytes_max = SIZE_MAX; /* a state that ran out of memory half made cannot be closed */
     kvr_rng_init(&vm->rng, options->seed);
     vm->L = luaL_newstate();
     if (!vm->L) {
@@ -305,6 +360,13 @@ struct kvr_vm *kvr_vm_create(const struct kvr_vm_options *options, struct kvr_er
     struct start start = {vm, options};
     if (kvr_vm_protect(vm, on_start, &start)) {
         kvr_error_set(error, KVR_E_STATE, "%s", vm->error);
+        kvr_vm_destroy(vm);
+        return NULL;
+    }
+    vm->bytes_max = options->memory_bytes ? options->memory_bytes : KVR_VM_MEMORY_DEFAULT;
+    if (vm->bytes > vm->bytes_max) {
+        kvr_error_set(error, KVR_E_LIMIT, "a VM alone takes %zu bytes of the %zu allowed",
+                      vm->bytes, vm->bytes_max);
         kvr_vm_destroy(vm);
         return NULL;
     }

@@ -15,6 +15,17 @@
 
 #include "slot.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define FIXTURE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIXTURE_SANITIZED 1
+#endif
+#endif
+#ifndef FIXTURE_SANITIZED
+#define FIXTURE_SANITIZED 0
+#endif
+
 struct fixture {
     struct kvr_picture picture;
     struct kvr_hash_ring ring;
