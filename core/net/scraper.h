@@ -13,7 +13,7 @@
 struct kvr_scraper_options {
     const char *path;     /* default "/metrics"; must live as long as the scraper */
     uint64_t interval_ns; /* default 1 s */
-    uint64_t timeout_ns;  /* default 0.8 of the interval, at most 5 s */
+    uint64_t timeout_ns;  /* default 0.8 of the interval; at most 5 s */
     size_t max_bytes;     /* of one page; default 4 MiB */
 };
 
