@@ -1,0 +1,75 @@
+/* The blocks of a prefix index: a slab of them, the table that finds them by key, and the exact
+ * order in which they were last admitted. Numbers, not pointers; 0 is no block and closes the ring.
+ *
+ *   newest  block 0 .older -> 7 -> 3 -> 12 -> ... -> 5 -> block 0   oldest = block 0 .newer
+ *
+ * Who holds a block is not this module's concern (belief.h). */
+#ifndef KVR_BLOCK_STORE_H
+#define KVR_BLOCK_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "block.h"
+#include "block_table.h"
+#include "pages.h"
+
+struct kvr_block_store {
+    struct kvr_block *blocks; /* blocks_max + 1 */
+    uint32_t blocks_max;
+    uint32_t count; /* in the order */
+    uint32_t end;   /* blocks 1 .. end - 1 have been used */
+    uint32_t free;  /* head of the free ones; 0 none */
+    struct kvr_block_table table;
+    struct kvr_pages pages;
+};
+
+void kvr_block_store_init(struct kvr_block_store *store, uint32_t blocks_max, uint64_t seed);
+void kvr_block_store_deinit(struct kvr_block_store *store);
+/* Bytes of a store for that many blocks. */
+uint64_t kvr_block_store_bytes(uint32_t blocks_max);
+
+/* The block of each key, or 0. `ahead` keys behind them will be asked for next: their lines are on
+ * their way when this returns. */
+void kvr_block_store_find(const struct kvr_block_store *store, const uint64_t *keys, uint32_t count,
+                          uint32_t ahead, uint32_t *numbers);
+
+/* The `count` oldest blocks will be released next: fetches what that touches. */
+void kvr_block_store_fetch_oldest(const struct kvr_block_store *store, uint32_t count);
+
+/* A new block with that key, not in the order yet, without holders. There must be room. */
+uint32_t kvr_block_store_take(struct kvr_block_store *store, uint64_t key);
+/* Forgets a block that is in the order and has no holders. */
+void kvr_block_store_release(struct kvr_block_store *store, uint32_t number);
+
+static inline uint32_t kvr_block_store_oldest(const struct kvr_block_store *store)
+{
+    return store->blocks[0].newer;
+}
+
+static inline bool kvr_block_store_linked(const struct kvr_block_store *store, uint32_t number)
+{
+    return store->blocks[number].newer != number;
+}
+
+static inline void kvr_block_store_unlink(struct kvr_block_store *store, uint32_t number)
+{
+    struct kvr_block *block = &store->blocks[number];
+    store->blocks[block->newer].older = block->older;
+    store->blocks[block->older].newer = block->newer;
+    block->newer = number;
+    store->count--;
+}
+
+static inline void kvr_block_store_link_newest(struct kvr_block_store *store, uint32_t number)
+{
+    struct kvr_block *ends = &store->blocks[0];
+    struct kvr_block *block = &store->blocks[number];
+    block->newer = 0;
+    block->older = ends->older;
+    store->blocks[ends->older].newer = number;
+    ends->older = number;
+    store->count++;
+}
+
+#endif
