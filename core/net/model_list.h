@@ -46,7 +46,8 @@ void kvr_model_list_start(struct kvr_model_list *list, struct kvr_loop *loop,
                           const struct kvr_model_list_options *options,
                           const struct kvr_target_source *source,
                           const struct kvr_model_list_events *events);
-/* The fleet changed: a replica was added or removed, came up or went down. */
+/* The fleet changed: a replica was added or removed, came up or went down. A name that is removed
+ * and added again is another replica if this was called in between. */
 void kvr_model_list_wake(struct kvr_model_list *list);
 /* The operator says what the member at `slot` serves. It is still asked, for the objects; names it
  * does not list get an object of ours. `unix_s` is their `created`. */
