@@ -1,0 +1,398 @@
+/* The router as its drivers see it: events in, actions out, accounts that agree at every step. */
+#include "unit.h"
+
+#include "memory.h"
+#include "rng.h"
+#include "router.h"
+
+#define MS 1000000u
+#define S  1000000000u
+
+/* Sends a prompt where most of it is believed to be; else to the least loaded. */
+static const char matching_policy[] =
+    "local P = { api = 1, name = 'matching', needs = { 'match' } }\n"
+    "function P.pick(request, view)\n"
+    "  local best, blocks\n"
+    "  for i = 0, view.count - 1 do\n"
+    "    local row = view[i]\n"
+    "    if row.available and row.match_blocks > (blocks or 0) then best, blocks = i, "
+    "row.match_blocks end\n"
+    "  end\n"
+    "  if best then return best, 'prefix', true end\n"
+    "  return nil\n"
+    "end\n"
+    "return P\n";
+static const char spill_to_other[] =
+    "local P = { api = 1, name = 'other', params = { most = 1 } }\n"
+    "function P.spill(request, view, preferred)\n"
+    "  if view[preferred].in_flight < P.params.most then return preferred end\n"
+    "  for i = 0, view.count - 1 do\n"
+    "    if i ~= preferred and view[i].available then return i, 'spill_other' end\n"
+    "  end\n"
+    "  return preferred\n"
+    "end\n"
+    "return P\n";
+static const char refusing_policy[] = "local P = { api = 1, name = 'refusing' }\n"
+                                      "function P.pick() return kvr.REJECT end\n"
+                                      "return P\n";
+
+static struct kvr_router *make_router(uint32_t replicas)
+{
+    struct kvr_router *router = kvr_alloc(sizeof *router);
+    struct kvr_router_options options = {.seed = 1,
+                                         .replicas_max = 16,
+                                         .requests_max = 128,
+                                         .moves = 2,
+                                         .rows = true,
+                                         .index.memory_bytes = 4 << 20};
+    kvr_router_init(router, &options);
+    for (uint32_t i = 0; i < replicas; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r:%u", i + 1);
+        struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1};
+        assert_int_equal(kvr_router_add_replica(router, 0, &spec, NULL), i);
+        kvr_router_probed(router, 0, i, KVR_PROBE_PASS, false);
+    }
+    return router;
+}
+
+static void free_router(struct kvr_router *router)
+{
+    kvr_router_verify(router);
+    for (uint32_t i = 0; i < router->options.replicas_max; i++) {
+        assert_int_equal(router->loads[i].in_flight, 0);
+        assert_int_equal(router->loads[i].uncached_tokens, 0);
+        assert_int_equal(router->replicas.slots[i].holds, 0);
+    }
+    kvr_router_deinit(router);
+    kvr_free(router);
+}
+
+static void load(struct kvr_router *router, enum kvr_script_role role, const char *text)
+{
+    struct kvr_error error = {0};
+    if (kvr_slot_load(kvr_router_slot(router, role), kvr_slice_of(""), kvr_slice_of("test.lua"),
+                      kvr_slice_of(text), NULL, 0, &error))
+        fail_msg("%s", error.text);
+    kvr_router_scripts_changed(router);
+}
+
+/* A prompt is a seed and a length: equal seeds share blocks. */
+static void make_chain(uint64_t *chain, uint32_t len, uint64_t seed)
+{
+    for (uint32_t i = 0; i < len; i++)
+        chain[i] = kvr_mix64(seed * 1000 + i + 1);
+}
+
+static struct kvr_submission submission(const uint64_t *chain, uint32_t len)
+{
+    return (struct kvr_submission){.request_id = kvr_slice_of("id-1"),
+                                   .endpoint = "chat",
+                                   .session_source = "none",
+                                   .chain = chain,
+                                   .chain_len = len,
+                                   .routed = true,
+                                   .prompt_bytes = len * 64.0,
+                                   .prompt_tokens = (double)NAN,
+                                   .max_tokens = (double)NAN,
+                                   .slo_ttft_ms = (double)NAN};
+}
+
+static const struct kvr_ending success = {.outcome = KVR_OUTCOME_SUCCESS,
+                                          .status = 200,
+                                          .upstream_status = 200,
+                                          .prompt_tokens = -1,
+                                          .output_tokens = -1,
+                                          .cached_tokens = -1};
+
+static struct kvr_action submit(struct kvr_router *router, uint64_t now,
+                                const struct kvr_submission *what)
+{
+    struct kvr_action action;
+    struct kvr_request_ref ref = kvr_router_submit(router, now, what);
+    assert_int_not_equal(ref.generation, 0);
+    assert_true(kvr_router_next_action(router, &action));
+    assert_int_equal(action.request.slot, ref.slot);
+    kvr_router_settle(router);
+    return action;
+}
+
+static void test_a_prompt_comes_back_to_its_replica(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(4);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[20];
+    make_chain(chain, 20, 5);
+    struct kvr_submission first = submission(chain, 20);
+    struct kvr_action action = submit(router, S, &first);
+    assert_int_equal(action.kind, KVR_ACTION_DISPATCH);
+    uint32_t home = action.replica;
+    assert_true(kvr_router_request(router, action.request)->fallback); /* nil: no opinion */
+    assert_int_equal(router->loads[home].uncached_tokens, 320); /* 1,280 bytes at 4 a token */
+    kvr_router_sent(router, S + MS, action.request);
+    kvr_router_first_byte(router, S + 2 * MS, action.request, 200);
+    kvr_router_first_token(router, S + 2 * MS, action.request);
+    assert_int_equal(router->loads[home].uncached_tokens, 0);
+    kvr_router_finish(router, S + 3 * MS, action.request, &success);
+    for (int i = 0; i < 8; i++) {
+        action = submit(router, 2 * (uint64_t)S, &first);
+        assert_int_equal(action.replica, home);
+        const struct kvr_request_record *record = kvr_router_request(router, action.request);
+        assert_int_equal(record->match_blocks, 20);
+        assert_string_equal(kvr_reason_text(record->reason), "prefix");
+        kvr_router_finish(router, 2 * (uint64_t)S, action.request, &success);
+    }
+    free_router(router);
+}
+
+static void test_spill_declines_a_busy_preferred(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    load(router, KVR_ROLE_SPILL, spill_to_other);
+    uint64_t chain[10];
+    make_chain(chain, 10, 1);
+    struct kvr_submission what = submission(chain, 10);
+    struct kvr_action a = submit(router, S, &what);
+    assert_null(kvr_router_request(router, a.request)->spill); /* not affine: not asked */
+    struct kvr_action b = submit(router, S, &what);
+    const struct kvr_request_record *record = kvr_router_request(router, b.request);
+    assert_int_not_equal(a.replica, b.replica);
+    assert_int_equal(record->preferred, a.replica);
+    assert_int_equal(record->declined_match_blocks, 10);
+    assert_int_equal(record->match_blocks, 0);
+    assert_string_equal(kvr_reason_text(record->reason), "spill_other");
+    assert_string_equal(kvr_reason_text(record->preferred_reason), "prefix");
+    assert_int_equal(router->metrics.spills, 1);
+    kvr_router_finish(router, S, a.request, &success);
+    kvr_router_finish(router, S, b.request, &success);
+    struct kvr_action c = submit(router, S, &what); /* idle: stays, and both hold it now */
+    assert_int_equal(kvr_router_request(router, c.request)->match_blocks, 10);
+    kvr_router_finish(router, S, c.request, &success);
+    free_router(router);
+}
+
+static void test_a_failed_dispatch_moves_and_takes_its_belief_back(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(3);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[10];
+    make_chain(chain, 10, 1);
+    struct kvr_submission what = submission(chain, 10);
+    struct kvr_action a = submit(router, S, &what);
+    uint32_t first = a.replica;
+    kvr_router_failed(router, S, a.request, false, &what);
+    kvr_router_settle(router);
+    assert_int_equal(kvr_prefix_index_believed(&router->index, first), 0);
+    struct kvr_action b;
+    assert_true(kvr_router_next_action(router, &b));
+    assert_int_equal(b.kind, KVR_ACTION_DISPATCH);
+    assert_int_not_equal(b.replica, first);
+    assert_int_equal(router->replicas.slots[first].operational, KVR_UP);
+    kvr_router_failed(router, S, b.request, true, &what);
+    assert_int_equal(router->replicas.slots[b.replica].operational, KVR_DOWN);
+    struct kvr_action c;
+    assert_true(kvr_router_next_action(router, &c));
+    assert_true(c.replica != first && c.replica != b.replica);
+    kvr_router_failed(router, S, c.request, true, &what);
+    struct kvr_action d;
+    assert_true(kvr_router_next_action(router, &d));
+    assert_int_equal(d.kind, KVR_ACTION_REJECT);
+    assert_int_equal(d.rejection, KVR_REJECT_ALL_FAILED);
+    struct kvr_ending ending = success;
+    ending.outcome = KVR_OUTCOME_DROPPED;
+    kvr_router_finish(router, S, d.request, &ending);
+    assert_int_equal(router->metrics.moves, 2);
+    free_router(router);
+}
+
+static void test_going_down_voids_beliefs(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[10];
+    make_chain(chain, 10, 1);
+    struct kvr_submission what = submission(chain, 10);
+    struct kvr_action a = submit(router, S, &what);
+    kvr_router_finish(router, S, a.request, &success);
+    kvr_router_probed(router, S, a.replica, KVR_PROBE_FAIL, true);
+    assert_int_equal(router->replicas.slots[a.replica].operational, KVR_DOWN);
+    struct kvr_action b = submit(router, S, &what);
+    assert_int_not_equal(b.replica, a.replica);
+    assert_int_equal(kvr_router_request(router, b.request)->match_blocks, 0);
+    kvr_router_finish(router, S, b.request, &success);
+    free_router(router);
+}
+
+static void test_rejections_tell_why(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_ending ending = success;
+    ending.outcome = KVR_OUTCOME_DROPPED;
+#define EXPECT(why)                                                                                \
+    do {                                                                                           \
+        struct kvr_action action_ = submit(router, S, &what);                                      \
+        assert_int_equal(action_.kind, KVR_ACTION_REJECT);                                         \
+        assert_int_equal(action_.rejection, why);                                                  \
+        kvr_router_finish(router, S, action_.request, &ending);                                    \
+    } while (0)
+    struct kvr_slice served[] = {kvr_slice_of("m")};
+    kvr_replica_set_models(&router->replicas, 0, served, 1);
+    kvr_replica_set_models(&router->replicas, 1, served, 1);
+    what.model = kvr_slice_of("unknown");
+    EXPECT(KVR_REJECT_MODEL_NOT_FOUND);
+    what.model = kvr_slice_of("m");
+    load(router, KVR_ROLE_POLICY, refusing_policy);
+    EXPECT(KVR_REJECT_BY_POLICY);
+    router->replicas.slots[0].capacity = router->replicas.slots[1].capacity = 0;
+    EXPECT(KVR_REJECT_AT_CAPACITY);
+    kvr_replica_set_administrative(&router->replicas, 0, KVR_DRAINING);
+    kvr_replica_set_administrative(&router->replicas, 1, KVR_DRAINING);
+    EXPECT(KVR_REJECT_DRAINING);
+    kvr_router_probed(router, S, 0, KVR_PROBE_FAIL, true);
+    kvr_router_probed(router, S, 1, KVR_PROBE_FAIL, true);
+    EXPECT(KVR_REJECT_NO_REPLICAS);
+    assert_int_equal(router->metrics.outcomes[KVR_OUTCOME_DROPPED], 5);
+    free_router(router);
+}
+
+static void test_the_table_of_requests_is_bounded(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_request_ref open[128];
+    for (int i = 0; i < 128; i++)
+        open[i] = submit(router, S, &what).request;
+    assert_int_equal(kvr_router_submit(router, S, &what).generation, 0);
+    assert_int_equal(router->metrics.rejections[KVR_REJECT_REQUESTS_MAX], 1);
+    assert_int_equal(router->loads[0].in_flight, 64); /* the fallback spreads evenly */
+    for (int i = 0; i < 128; i++)
+        kvr_router_finish(router, S, open[i], &success);
+    free_router(router);
+}
+
+static size_t count_lines(const struct kvr_buffer *rows)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < rows->len; i++)
+        lines += rows->data[i] == '\n';
+    return lines;
+}
+
+/* Random requests, failures, probes, drains, removals and reloads. Accounts agree at every step, no
+ * dispatch goes to a replica that is not available, and each request leaves exactly one row. */
+static void test_random_lives(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(8);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    load(router, KVR_ROLE_SPILL, spill_to_other);
+    struct {
+        struct kvr_request_ref ref;
+        uint64_t seed;
+        bool got_byte;
+    } open[128];
+    uint32_t count = 0;
+    uint64_t now = S, submitted = 0;
+    struct kvr_rng rng;
+    kvr_rng_init(&rng, 42);
+    for (int step = 0; step < 40000; step++) {
+        now += kvr_rng_below(&rng, 5 * MS);
+        uint64_t what = kvr_rng_below(&rng, 100);
+        uint64_t chain[32];
+        struct kvr_submission it = submission(chain, 32);
+        if (what < 35 && count < 128) {
+            open[count].seed = kvr_rng_below(&rng, 50);
+            open[count].got_byte = false;
+            make_chain(chain, 32, open[count].seed);
+            open[count++].ref = kvr_router_submit(router, now, &it);
+            submitted++;
+        } else if (what < 85 && count) {
+            uint32_t at = (uint32_t)kvr_rng_below(&rng, count);
+            struct kvr_request_ref ref = open[at].ref;
+            if (what < 45 && !open[at].got_byte) {
+                make_chain(chain, 32, open[at].seed);
+                kvr_router_failed(router, now, ref, kvr_rng_below(&rng, 10) == 0, &it);
+            } else if (what < 60) {
+                if (!open[at].got_byte)
+                    kvr_router_first_byte(router, now, ref, 200);
+                open[at].got_byte = true;
+                kvr_router_first_token(router, now, ref);
+            } else {
+                struct kvr_ending ending = success;
+                ending.outcome = (enum kvr_outcome)kvr_rng_below(&rng, 4);
+                ending.replica_fault = ending.outcome == KVR_OUTCOME_DROPPED;
+                kvr_router_finish(router, now, ref, &ending);
+                open[at] = open[--count];
+            }
+        } else {
+            uint32_t slot = (uint32_t)kvr_rng_below(&rng, 8);
+            if (router->replicas.slots[slot].member) {
+                if (what < 95)
+                    kvr_router_probed(router, now, slot,
+                                      kvr_rng_below(&rng, 5) ? KVR_PROBE_PASS : KVR_PROBE_FAIL,
+                                      false);
+                else if (what < 97)
+                    kvr_replica_set_administrative(&router->replicas, slot,
+                                                   (enum kvr_administrative)kvr_rng_below(&rng, 3));
+                else if (what < 98)
+                    kvr_router_remove_replica(router, slot);
+            } else {
+                char name[16];
+                snprintf(name, sizeof name, "n:%d", step + 1);
+                struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1};
+                (void)kvr_router_add_replica(router, now, &spec, NULL);
+            }
+            if (what == 99)
+                load(router, KVR_ROLE_POLICY,
+                     kvr_rng_below(&rng, 2) ? matching_policy : refusing_policy);
+            kvr_router_tick(router, now);
+        }
+        struct kvr_action action;
+        while (kvr_router_next_action(router, &action)) {
+            if (action.kind == KVR_ACTION_DISPATCH) {
+                assert_true(kvr_replica_in_rotation(&router->replicas.slots[action.replica]));
+                continue;
+            }
+            struct kvr_ending ending = success;
+            ending.outcome = KVR_OUTCOME_DROPPED;
+            kvr_router_finish(router, now, action.request, &ending);
+            for (uint32_t i = 0; i < count; i++)
+                if (open[i].ref.slot == action.request.slot)
+                    open[i] = open[--count];
+        }
+        kvr_router_settle(router);
+        kvr_router_verify(router);
+        assert_int_equal(router->requests.open, count);
+    }
+    while (count)
+        kvr_router_finish(router, now, open[--count].ref, &success);
+    assert_int_equal(count_lines(&router->rows), submitted);
+    uint64_t ended = 0;
+    for (int i = 0; i < KVR_OUTCOMES; i++)
+        ended += router->metrics.outcomes[i];
+    assert_int_equal(ended, submitted);
+    assert_true(router->metrics.spills > 100 && router->metrics.moves > 100);
+    free_router(router);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_prompt_comes_back_to_its_replica),
+        cmocka_unit_test(test_spill_declines_a_busy_preferred),
+        cmocka_unit_test(test_a_failed_dispatch_moves_and_takes_its_belief_back),
+        cmocka_unit_test(test_going_down_voids_beliefs),
+        cmocka_unit_test(test_rejections_tell_why),
+        cmocka_unit_test(test_the_table_of_requests_is_bounded),
+        cmocka_unit_test(test_random_lives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
