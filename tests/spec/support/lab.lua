@@ -1,0 +1,50 @@
+-- The library of the lab through FFI. Its declarations are read from the headers of core, so that a
+-- spec cannot believe in another layout than the one that was compiled; what Lua scripts see as
+-- const is writable here. The path comes from KVR_LAB, else build/libkvroute_lab.so.
+
+local ffi = require("ffi")
+
+local M = {}
+
+-- Types of headers whose inline functions ffi.cdef cannot read.
+ffi.cdef [[
+struct kvr_slice { const char *data; size_t len; };
+struct kvr_error { int code; char text[512]; };
+]]
+
+local words = { KVR_RO = "", KVR_EXPORT = "", KVR_MUST_USE = "" }
+
+local function declare(path)
+  local file = assert(io.open(path))
+  local text = file:read("*a")
+  file:close()
+  for name, value in text:gmatch("#define%s+(KVR_[%w_]+)[ \t]+(%d+)") do
+    words[name] = value
+  end
+  text = ("\n" .. text):gsub("\n[ \t]*#[^\n]*", "\n"):gsub("KVR_PTR(%b())", "%1 *")
+  ffi.cdef((text:gsub("%((struct [%w_]+)%) %*", "%1 *"):gsub("%((uint32_t)%) %*", "%1 *")
+    :gsub("KVR_[%w_]+", words)))
+end
+
+declare("core/model/abi.h")
+declare("core/model/hash_ring.h")
+declare("core/model/view.h")
+declare("core/script/reason.h")
+declare("core/script/slot.h")
+
+M.C = ffi.load(os.getenv("KVR_LAB") or "build/libkvroute_lab.so")
+
+---@param text string must stay referenced while the slice is in use
+function M.slice(text)
+  return ffi.new("struct kvr_slice", text, #text)
+end
+
+---@return string
+function M.read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+return M
