@@ -10,6 +10,7 @@
 #include "abi.h"
 #include "check.h"
 #include "hash_ring.h"
+#include "window.h"
 
 struct kvr_picture {
     struct kvr_request_view request;
@@ -22,6 +23,8 @@ struct kvr_picture {
     double *weights;                  /* of each row */
     uint32_t capacity;                /* most rows */
     const struct kvr_hash_ring *ring; /* over the rows of this view, by index; the router's */
+    const struct kvr_window *keys;    /* by 32-bit routing key; the router's; NULL: not counted */
+    uint64_t now_ns;                  /* of this decision */
 };
 
 KVR_EXPORT void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity);

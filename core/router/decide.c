@@ -50,6 +50,20 @@ static void fill_request(struct kvr_router *router, uint64_t now_ns,
     view->stream = record->stream;
 }
 
+/* When this request's key last went to each replica, as ages in the rows. */
+static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
+                          const struct kvr_request_record *record)
+{
+    const struct kvr_model *model = record->model;
+    struct kvr_replica_view *rows = router->picture.rows;
+    uint32_t count = kvr_window_pairs(&router->keys, now_ns, kvr_hash32(record->routing_key),
+                                      router->pairs, router->options.replicas_max);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t row = 0; row < model->members_count; row++)
+            if (rows[row].id == router->pairs[i].replica)
+                rows[row].key_age_ms = age_ms(now_ns, router->pairs[i].last_ns);
+}
+
 static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
                      double tokens_a_block, struct kvr_replica_view *row)
 {
@@ -100,6 +114,8 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
                                router->match);
     fill_request(router, now_ns, record, submission);
     picture->ring = &model->ring;
+    picture->keys = needs & KVR_NEEDS_KEYS ? &router->keys : NULL;
+    picture->now_ns = now_ns;
     for (uint32_t i = 0; i < model->members_count; i++) {
         uint32_t slot = model->members[i];
         const struct kvr_replica *replica = &router->replicas.slots[slot];
@@ -110,6 +126,8 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
         picture->ids[i] = replica->id;
         picture->weights[i] = replica->weight;
     }
+    if ((needs & KVR_NEEDS_KEYS) && record->routing_key)
+        fill_key_ages(router, now_ns, record);
     kvr_picture_summarise(picture, model->members_count);
 }
 
@@ -237,6 +255,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     record->ticket = kvr_ledger_open(&router->ledger, row->id, record->uncached_tokens);
     KVR_CHECK(record->ticket.generation);
     router->metrics.decisions[reason]++;
+    if ((router->needs & KVR_NEEDS_KEYS) && record->routed && record->routing_key)
+        kvr_window_add(&router->keys, now_ns, kvr_hash32(record->routing_key), row->id, 1);
     if ((router->needs & KVR_NEEDS_MATCH) && record->routed && submission->chain_len) {
         router->pending.request = request;
         router->pending.chain = submission->chain;

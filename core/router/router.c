@@ -11,7 +11,8 @@
 #define TTFT_WEIGHT        0.1 /* of one request in a replica's averages */
 #define ERROR_WEIGHT       0.05
 #define PREFILL_WEIGHT     0.1
-#define PREFILL_TOKENS_MIN 64 /* fewer say more of the fixed cost than of the rate */
+#define KEYS_WINDOW_NS     180000000000u /* as long as Preble looks back */
+#define PREFILL_TOKENS_MIN 64            /* fewer say more of the fixed cost than of the rate */
 
 static void fill_defaults(struct kvr_router_options *options)
 {
@@ -46,6 +47,9 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_health_init(&router->health, &o->health, &router->replicas);
     kvr_prefix_index_init(&router->index, &o->index);
     kvr_model_table_init(&router->models, o->replicas_max, o->vnodes, o->bytes_per_token);
+    kvr_window_init(&router->keys, &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
+                                                                .replicas_max = o->replicas_max});
+    router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);
     kvr_request_table_init(&router->requests, o->requests_max);
     router->match = kvr_alloc_zero(o->replicas_max, sizeof *router->match);
@@ -67,6 +71,8 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_free(router->match);
     kvr_request_table_deinit(&router->requests);
     kvr_picture_deinit(&router->picture);
+    kvr_free(router->pairs);
+    kvr_window_deinit(&router->keys);
     kvr_model_table_deinit(&router->models);
     kvr_prefix_index_deinit(&router->index);
     kvr_health_deinit(&router->health);

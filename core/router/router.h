@@ -32,6 +32,7 @@
 #include "request.h"
 #include "slot.h"
 #include "view.h"
+#include "window.h"
 
 struct kvr_router_options {
     uint64_t seed;
@@ -81,6 +82,8 @@ struct kvr_router {
     struct kvr_health health;
     struct kvr_prefix_index index;
     struct kvr_model_table models;
+    struct kvr_window keys;        /* (routing key, replica) counts */
+    struct kvr_window_pair *pairs; /* scratch: one key's replicas */
     struct kvr_picture picture;
     struct kvr_slot *policy;
     struct kvr_slot *spill;
@@ -138,7 +141,7 @@ struct kvr_submission {
     struct kvr_slice request_id; /* these slices are copied, cut at the lengths of request.h */
     struct kvr_slice tag;
     struct kvr_slice model;     /* empty: the request names none */
-    const char *endpoint;        /* constant, for rows: "chat", "other", ... */
+    const char *endpoint;       /* constant, for rows: "chat", "other", ... */
     const char *session_source; /* constant */
     uint64_t session;           /* 64-bit keys; 0 none */
     uint64_t tenant;
