@@ -17,6 +17,9 @@
  * request that comes exactly when a step ends misses the step that starts there. `now` never goes
  * backwards between calls.
  *
+ * Every call that takes a time first runs the engine up to it, so events may be waiting after any
+ * of them; their own time is in them.
+ *
  * Steps that nobody could tell apart are not reported one by one: while the batch only decodes,
  * `next_time` is the end of the next step that finishes a request (or that might change the plan),
  * which makes a simulated request about as cheap as its blocks. With `token_events`, or with

@@ -4,6 +4,9 @@
 #include "memory.h"
 
 #define NO_SLOT UINT32_MAX
+/* Room for saved gaps that every sequence has from the start: a preemption of a common answer
+ * should not be the first to ask for memory. */
+#define FIRST_GAPS 64u
 
 void kvr_sequence_pool_init(struct kvr_sequence_pool *pool)
 {
@@ -30,6 +33,7 @@ static struct kvr_sequence *new_slot(struct kvr_sequence_pool *pool)
     struct kvr_sequence *sequence = kvr_alloc_zero(1, sizeof *sequence);
     kvr_list_init(&sequence->link);
     kvr_list_init(&sequence->growing);
+    kvr_sequence_reserve_gaps(sequence, FIRST_GAPS);
     sequence->slot = pool->len;
     pool->slots[pool->len++] = sequence;
     return sequence;
@@ -108,7 +112,7 @@ uint64_t *kvr_sequence_reserve_gaps(struct kvr_sequence *sequence, uint64_t more
     uint64_t wanted = sequence->gaps_len + more;
     if (sequence->gaps_capacity < wanted) {
         if (!sequence->gaps_capacity)
-            sequence->gaps_capacity = 64;
+            sequence->gaps_capacity = FIRST_GAPS;
         while (sequence->gaps_capacity < wanted)
             sequence->gaps_capacity *= 2;
         sequence->gaps =

@@ -97,9 +97,9 @@ struct kvr_gap_stats kvr_step_log_stats(struct kvr_step_log *log, const uint64_t
 {
     uint64_t most = saved_len + log->mask + 1;
     if (log->scratch_capacity < most) {
-        log->scratch_capacity = most;
+        log->scratch_capacity = 2 * most;
         kvr_free(log->scratch);
-        log->scratch = kvr_alloc(most * sizeof *log->scratch);
+        log->scratch = kvr_alloc(log->scratch_capacity * sizeof *log->scratch);
     }
     if (saved_len)
         memcpy(log->scratch, saved, saved_len * sizeof *saved);

@@ -22,6 +22,7 @@ struct loop_row {
     uint64_t sent_ns;
     uint64_t ttft_ns;
     uint64_t itl_p50_ns;
+    uint64_t itl_mean_ns;
     uint32_t output_tokens;
     uint32_t cached_tokens;
 };
@@ -31,6 +32,7 @@ struct loop {
     uint32_t users;
     double early_share; /* of answers that stop by themselves */
     uint32_t max_tokens;
+    uint32_t prompt_bytes;
     uint32_t turns; /* the same prompt is sent so many times by a user before a new one */
     /* state */
     uint64_t seed;
@@ -67,11 +69,16 @@ static inline void loop_send(struct loop *loop, uint32_t user, uint64_t now_ns)
     loop->user[user].arrives_ns = now_ns + loop_before_ns(loop);
 }
 
+/* With the study's fixed request unless changed: 2,048 bytes in, at most 64 tokens out. */
 static inline void loop_init(struct loop *loop, const struct kvr_engine_options *options,
                              uint32_t users)
 {
-    *loop = (struct loop){
-        .users = users, .max_tokens = 64, .early_share = 0.2, .turns = 1, .seed = options->seed};
+    *loop = (struct loop){.users = users,
+                          .prompt_bytes = 2048,
+                          .max_tokens = 64,
+                          .early_share = 0.2,
+                          .turns = 1,
+                          .seed = options->seed};
     int failed = kvr_engine_init(&loop->engine, options, NULL);
     KVR_CHECK(!failed && users <= LOOP_USERS_MAX);
 }
@@ -82,13 +89,14 @@ static inline void loop_deinit(struct loop *loop)
     kvr_free(loop->rows);
 }
 
-/* The study's fixed request: 2,048 bytes of its own after the shared chat head. */
+/* A request with text of its own after the shared chat head. */
 static inline void loop_submit(struct loop *loop, struct kvr_tokens *tokens, uint32_t user)
 {
     kvr_tokens_begin(tokens, 0, false);
     kvr_tokens_markup(tokens, KVR_MARKUP_HEAD, loop->engine.profile.chat_head_tokens);
     kvr_tokens_markup(tokens, KVR_MARKUP_USER, KVR_MARKUP_OPEN_TOKENS);
-    kvr_tokens_segment(tokens, loop->user[user].prompt, kvr_tokens_of_bytes(tokens, 2048));
+    kvr_tokens_segment(tokens, loop->user[user].prompt,
+                       kvr_tokens_of_bytes(tokens, loop->prompt_bytes));
     kvr_tokens_markup(tokens, KVR_MARKUP_END, 1);
     kvr_tokens_markup(tokens, KVR_MARKUP_ASSISTANT, KVR_MARKUP_OPEN_TOKENS);
     struct kvr_engine_request request = {.id = user, .prompt_tokens = tokens->count};
@@ -126,6 +134,8 @@ static inline void loop_event(struct loop *loop, const struct kvr_engine_event *
         .sent_ns = loop->user[user].sent_ns,
         .ttft_ns = loop->user[user].first_ns - loop->user[user].sent_ns,
         .itl_p50_ns = event->gap_p50_ns,
+        .itl_mean_ns =
+            event->token > 1 ? (event->time_ns - event->first_token_ns) / (event->token - 1) : 0,
         .output_tokens = event->token,
         .cached_tokens = event->cached_tokens,
     };
@@ -141,22 +151,19 @@ static inline uint32_t loop_next_user(const struct loop *loop)
     return next;
 }
 
-/* From a fresh start until nothing older than `until_ns` is left to do. */
-static inline void loop_run(struct loop *loop, uint64_t until_ns)
+/* Goes on until nothing older than `until_ns` is left to do. */
+static inline void loop_go(struct loop *loop, struct kvr_tokens *tokens, uint64_t until_ns)
 {
-    struct kvr_tokens tokens;
-    kvr_tokens_init(&tokens, loop->engine.profile.bytes_per_token);
-    for (uint32_t user = 0; user < loop->users; user++)
-        loop_send(loop, user, 0);
     for (;;) {
         uint32_t user = loop_next_user(loop);
         uint64_t arrives_ns = loop->user[user].arrives_ns;
         uint64_t engine_ns = kvr_engine_next_time(&loop->engine);
-        loop->now_ns = arrives_ns <= engine_ns ? arrives_ns : engine_ns;
-        if (loop->now_ns > until_ns)
+        uint64_t next_ns = arrives_ns <= engine_ns ? arrives_ns : engine_ns;
+        if (next_ns > until_ns)
             break;
+        loop->now_ns = next_ns;
         if (arrives_ns <= engine_ns) {
-            loop_submit(loop, &tokens, user);
+            loop_submit(loop, tokens, user);
             continue;
         }
         kvr_engine_advance(&loop->engine, loop->now_ns);
@@ -165,6 +172,16 @@ static inline void loop_run(struct loop *loop, uint64_t until_ns)
             loop_event(loop, &event);
     }
     kvr_engine_advance(&loop->engine, until_ns);
+}
+
+/* From a fresh start. */
+static inline void loop_run(struct loop *loop, uint64_t until_ns)
+{
+    struct kvr_tokens tokens;
+    kvr_tokens_init(&tokens, loop->engine.profile.bytes_per_token);
+    for (uint32_t user = 0; user < loop->users; user++)
+        loop_send(loop, user, 0);
+    loop_go(loop, &tokens, until_ns);
     kvr_tokens_deinit(&tokens);
 }
 
