@@ -21,6 +21,7 @@ struct kvr_row_file {
     uint64_t rotate_bytes; /* a line that would pass it goes to a new file */
     uint32_t keep;         /* rotated files kept, >= 1 */
     bool regular;          /* else (a pipe, a device) it is neither rotated nor replaced */
+    bool rotates;          /* regular, and its path is no symbolic link */
     bool torn;             /* it ends inside a line that could not be taken back */
 };
 
@@ -36,7 +37,12 @@ struct kvr_row_batch {
     int open_errno;  /* 0: the file at the path is ours */
 };
 
-/* A file that ends inside a line (a crash) gets a line feed first. */
+/* How many lines there are. */
+uint64_t kvr_row_count(struct kvr_slice lines);
+
+/* Creates it if need be; not its directory. A file that ends inside a line (a crash) gets a line
+ * feed before the next. Writing over the limit of a file's size must fail, not kill: SIGXFSZ is
+ * ignored from now on. */
 int kvr_row_file_open(struct kvr_row_file *file, const char *path, uint64_t rotate_bytes,
                       uint32_t keep, struct kvr_error *error);
 void kvr_row_file_close(struct kvr_row_file *file);

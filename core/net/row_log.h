@@ -51,7 +51,6 @@ struct kvr_row_log {
     struct kvr_row_batch batch;
     struct kvr_buffer waiting; /* whole lines */
     struct kvr_buffer writing; /* the job's while one runs */
-    uint64_t waiting_rows;
     uv_work_t work;
     uv_timer_t timer;
     bool working;
