@@ -53,10 +53,11 @@ struct kvr_engine_options {
 struct kvr_engine_request {
     uint64_t id;            /* the caller's; not looked at */
     const uint64_t *blocks; /* chained hashes of its full blocks, never 0; copied */
-    uint32_t blocks_len;    /* prompt_tokens / 16, or more: then blocks of the output follow, which
-                               are cached as they fill if the profile says cache_generated */
-    uint32_t prompt_tokens; /* > 0 */
-    uint32_t output_tokens; /* > 0; how many it will generate */
+    uint32_t blocks_len; /* prompt_tokens / 16; fewer: the rest is not cached; more: blocks of the
+                            output follow, cached as they fill if the profile says
+                            cache_generated */
+    uint32_t prompt_tokens;        /* > 0 */
+    uint32_t output_tokens;        /* > 0; how many it will generate */
     enum kvr_finish_reason reason; /* to report at its end: STOP or LENGTH */
 };
 
