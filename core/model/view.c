@@ -158,7 +158,6 @@ int32_t kvr_picture_first_available(const struct kvr_picture *picture)
     return -1;
 }
 
-/* The key windows are not counted yet: unread, as everything nobody has measured. */
 double kvr_picture_share(const struct kvr_picture *picture, uint32_t key)
 {
     return picture->keys ? kvr_window_share(picture->keys, picture->now_ns, key) : (double)NAN;

@@ -1,0 +1,331 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <lauxlib.h>
+#include <lualib.h>
+
+#include "heap.h"
+#include "kvr_config_lines_lua.h"
+#include "kvr_config_lua.h"
+#include "kvr_config_schema_lua.h"
+#include "memory.h"
+
+#define MEMORY_MAX       (64u << 20)
+#define INSTRUCTIONS_MAX 20000000 /* of a file; about 0.1 s */
+#define COUNT_STEP       10000
+
+enum kind { TEXT, NUMBER, BOOLEAN, LIST };
+
+struct entry {
+    char *name;
+    enum kind kind;
+    char *text;
+    double number; /* of a boolean: 0 or 1; of a list: its items */
+};
+
+/* All entries after one read or set, ascending by name. Older ones stay for those who hold texts.
+ */
+struct table {
+    struct table *older;
+    struct entry *entries;
+    uint32_t count;
+};
+
+struct kvr_config {
+    lua_State *L; /* config.lua in it, with the values as the file gave them */
+    struct kvr_heap heap;
+    int64_t instructions; /* left to run */
+    struct table *table;
+};
+
+/* Registry key of what config.lua returned. */
+#define AT_MODULE 1
+
+/* ---- from Lua -------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+static void destroy_tables(struct table *table)
+{
+    while (table) {
+        struct table *older = table->older;
+        for (uint32_t i = 0; i < table->count; i++) {
+            kvr_free(table->entries[i].name);
+            kvr_free(table->entries[i].text);
+        }
+        kvr_free(table->entries);
+        kvr_free(table);
+        table = older;
+    }
+}
+
+static char *copy_text(lua_State *L, int at)
+{
+    size_t len;
+    const char *text = lua_tolstring(L, at, &len);
+    return kvr_strndup(text, len);
+}
+
+/* The list of { name, kind, value } on top of the stack. It is plain tables of config.lua: nothing
+ * here throws. */
+static struct table *take_entries(lua_State *L)
+{
+    struct table *table = kvr_alloc_zero(1, sizeof *table);
+    uint32_t count = (uint32_t)lua_objlen(L, -1);
+    table->entries = kvr_alloc_zero(count, sizeof *table->entries);
+    table->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry *entry = &table->entries[i];
+        lua_rawgeti(L, -1, (int)i + 1); /* entries entry */
+        lua_rawgeti(L, -1, 1);
+        lua_rawgeti(L, -2, 2);
+        lua_rawgeti(L, -3, 3); /* entries entry name kind value */
+        const char *kind = lua_tostring(L, -2);
+        entry->name = copy_text(L, -3);
+        entry->kind = *kind == 't' ? TEXT : *kind == 'n' ? NUMBER : *kind == 'b' ? BOOLEAN : LIST;
+        if (entry->kind == TEXT)
+            entry->text = copy_text(L, -1);
+        else
+            entry->number = *kind == 'b' ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
+        lua_pop(L, 4); /* entries */
+    }
+    qsort(table->entries, count, sizeof *table->entries, by_name);
+    return table;
+}
+
+static void on_count(lua_State *L, lua_Debug *frame)
+{
+    void *heap;
+    lua_getallocf(L, &heap);
+    struct kvr_config *config =
+        (struct kvr_config *)((char *)heap - offsetof(struct kvr_config, heap));
+    config->instructions -= COUNT_STEP;
+    if (config->instructions > 0)
+        return;
+    lua_getinfo(L, "Sl", frame);
+    lua_pushfstring(L, "%s:%d: does not end", frame->short_src, frame->currentline);
+    lua_error(L);
+}
+
+static int run(struct kvr_config *config, lua_CFunction function, void *argument,
+               struct kvr_error *error)
+{
+    lua_State *L = config->L;
+    config->instructions = INSTRUCTIONS_MAX;
+    config->heap.hit = false;
+    int status = lua_cpcall(L, function, argument);
+    if (status == 0)
+        return 0;
+    const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "failed";
+    if (status == LUA_ERRMEM || config->heap.hit)
+        message = "the file takes too much memory";
+    kvr_error_set(error, KVR_E_INVALID, "%s", message);
+    lua_settop(L, 0);
+    return KVR_E_INVALID;
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static void push_module(lua_State *L, const char *text, size_t len, const char *name)
+{
+    if (luaL_loadbuffer(L, text, len, name))
+        lua_error(L);
+}
+
+static int on_start(lua_State *L)
+{
+    luaL_openlibs(L);
+    lua_getglobal(L, "jit");
+    lua_getfield(L, -1, "off");
+    lua_call(L, 0, 0); /* its loops run no hooks */
+    push_module(L, kvr_config_lua, sizeof kvr_config_lua - 1, "=config");
+    push_module(L, kvr_config_schema_lua, sizeof kvr_config_schema_lua - 1, "=config_schema");
+    lua_call(L, 0, 1);
+    push_module(L, kvr_config_lines_lua, sizeof kvr_config_lines_lua - 1, "=config_lines");
+    lua_call(L, 0, 1); /* ... config schema find_lines */
+    lua_call(L, 2, 1); /* ... module */
+    lua_rawseti(L, LUA_REGISTRYINDEX, AT_MODULE);
+    return 0;
+}
+
+static struct kvr_config *create(struct kvr_error *error)
+{
+    struct kvr_config *config = kvr_alloc_zero(1, sizeof *config);
+    config->L = luaL_newstate();
+    KVR_CHECK(config->L);
+    kvr_heap_attach(&config->heap, config->L, SIZE_MAX);
+    if (run(config, on_start, NULL, error)) {
+        kvr_config_destroy(config);
+        return NULL;
+    }
+    config->heap.bytes_max = MEMORY_MAX;
+    lua_sethook(config->L, on_count, LUA_MASKCOUNT, COUNT_STEP);
+    return config;
+}
+
+void kvr_config_destroy(struct kvr_config *config)
+{
+    if (!config)
+        return;
+    destroy_tables(config->table);
+    kvr_heap_close(&config->heap, config->L);
+    kvr_free(config);
+}
+
+/* ---- reading and setting --------------------------------------------------------------------- */
+
+struct job {
+    struct kvr_config *config;
+    const char *name; /* of the file, or of a setting */
+    struct kvr_slice text;
+};
+
+static void push_function(lua_State *L, const char *name)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, AT_MODULE);
+    lua_getfield(L, -1, name);
+    lua_remove(L, -2); /* ... function */
+}
+
+static void take_result(lua_State *L, struct kvr_config *config)
+{
+    struct table *table = take_entries(L);
+    table->older = config->table;
+    config->table = table;
+}
+
+static int on_read(lua_State *L)
+{
+    const struct job *job = lua_touserdata(L, 1);
+    push_function(L, "read");
+    if (job->text.data) {
+        const char *chunk = lua_pushfstring(L, "@%s", job->name);
+        if (luaL_loadbufferx(L, job->text.data, job->text.len, chunk, "t"))
+            lua_error(L);
+        lua_remove(L, -2);
+        lua_pushstring(L, job->name);
+        lua_pushlstring(L, job->text.data, job->text.len); /* job read chunk name source */
+        lua_call(L, 3, 1);
+    } else {
+        lua_call(L, 0, 1);
+    }
+    take_result(L, job->config); /* job entries */
+    return 0;
+}
+
+static int on_set(lua_State *L)
+{
+    const struct job *job = lua_touserdata(L, 1);
+    push_function(L, "set");
+    lua_pushstring(L, job->name);
+    lua_pushlstring(L, job->text.data ? job->text.data : "", job->text.len);
+    lua_call(L, 2, 1);
+    take_result(L, job->config); /* job entries */
+    return 0;
+}
+
+struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text, struct kvr_error *error)
+{
+    struct kvr_config *config = create(error);
+    if (!config)
+        return NULL;
+    struct job job = {config, path, text};
+    if (run(config, on_read, &job, error)) {
+        kvr_config_destroy(config);
+        return NULL;
+    }
+    return config;
+}
+
+int kvr_config_set(struct kvr_config *config, const char *name, struct kvr_slice value,
+                   struct kvr_error *error)
+{
+    struct job job = {config, name, value};
+    return run(config, on_set, &job, error);
+}
+
+static int on_describe(lua_State *L)
+{
+    struct kvr_buffer *out = lua_touserdata(L, 1);
+    push_function(L, "describe");
+    lua_call(L, 0, 1);
+    size_t len;
+    const char *text = lua_tolstring(L, -1, &len);
+    kvr_buffer_append(out, text, len);
+    return 0;
+}
+
+void kvr_config_describe(struct kvr_buffer *out)
+{
+    struct kvr_config *config = create(NULL);
+    KVR_CHECK(config && run(config, on_describe, out, NULL) == 0);
+    kvr_config_destroy(config);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static const struct entry *find(const struct kvr_config *config, const char *name)
+{
+    struct entry key = {.name = (char *)(uintptr_t)name};
+    const struct table *table = config->table;
+    const struct entry *entry =
+        bsearch(&key, table->entries, table->count, sizeof *table->entries, by_name);
+    if (!entry)
+        fprintf(stderr, "kvroute: no setting named %s\n", name);
+    KVR_CHECK(entry);
+    return entry;
+}
+
+const char *kvr_config_text(const struct kvr_config *config, const char *name)
+{
+    const struct entry *entry = find(config, name);
+    if (entry->kind == LIST) {
+        char first[128];
+        if (entry->number == 0.0)
+            return NULL;
+        KVR_CHECK((size_t)snprintf(first, sizeof first, "%s.1", name) < sizeof first);
+        entry = find(config, first);
+    }
+    KVR_CHECK(entry->kind == TEXT);
+    return *entry->text ? entry->text : NULL;
+}
+
+double kvr_config_number(const struct kvr_config *config, const char *name)
+{
+    const struct entry *entry = find(config, name);
+    KVR_CHECK(entry->kind == NUMBER);
+    return entry->number;
+}
+
+bool kvr_config_bool(const struct kvr_config *config, const char *name)
+{
+    const struct entry *entry = find(config, name);
+    KVR_CHECK(entry->kind == BOOLEAN);
+    return entry->number != 0.0;
+}
+
+uint32_t kvr_config_count(const struct kvr_config *config, const char *name)
+{
+    const struct entry *entry = find(config, name);
+    KVR_CHECK(entry->kind == LIST);
+    return (uint32_t)entry->number;
+}
+
+/* The entries "NAME.KEY" follow one another, though not NAME at once: "params" < "params-x". */
+const char *kvr_config_key(const struct kvr_config *config, const char *name, uint32_t i)
+{
+    if (i >= kvr_config_count(config, name))
+        return NULL;
+    size_t len = strlen(name);
+    const struct table *table = config->table;
+    for (const struct entry *entry = find(config, name); entry < table->entries + table->count;
+         entry++)
+        if (strncmp(entry->name, name, len) == 0 && entry->name[len] == '.' && i-- == 0)
+            return entry->name + len + 1;
+    return NULL;
+}

@@ -9,32 +9,11 @@
 #include <lualib.h>
 
 #include "guard.h"
+#include "helpers.h"
 #include "kvr_abi_h.h"
+#include "kvr_contract_lua.h"
 #include "kvr_sandbox_lua.h"
 #include "memory.h"
-#include "real.h"
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Wraps LuaJIT's allocator, which wants to be the one it started with when the state is closed. */
-static void *allocate_capped(void *state, void *block, size_t old_size, size_t new_size)
-{
-    struct kvr_vm *vm = state;
-    if (new_size > old_size && vm->bytes + (new_size - old_size) > vm->bytes_max) {
-        vm->memory_hit = true;
-        return NULL;
-    }
-    void *result = vm->allocate(vm->allocate_state, block, old_size, new_size);
-    if (result || new_size == 0)
-        vm->bytes += new_size - old_size;
-    return result;
-}
-
-static _Noreturn int on_panic(lua_State *L)
-{
-    fprintf(stderr, "kvroute: Lua error outside a protected call: %s\n", lua_tostring(L, -1));
-    abort();
-}
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
@@ -42,9 +21,9 @@ static _Noreturn int on_panic(lua_State *L)
 
 static void on_count(lua_State *L, lua_Debug *frame)
 {
-    void *state;
-    lua_getallocf(L, &state);
-    struct kvr_vm *vm = state;
+    void *heap;
+    lua_getallocf(L, &heap);
+    struct kvr_vm *vm = (struct kvr_vm *)((char *)heap - offsetof(struct kvr_vm, heap));
     vm->instructions -= COUNT_STEP;
     if (vm->instructions > 0)
         return;
@@ -83,11 +62,11 @@ static int failed(struct kvr_vm *vm, int status)
 {
     lua_State *L = vm->L;
     const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error in error";
-    if (status == LUA_ERRMEM || vm->memory_hit)
+    if (status == LUA_ERRMEM || vm->heap.hit)
         message = "not enough memory: the script's heap hit its cap";
     snprintf(vm->error, sizeof vm->error, "%s", message);
     lua_pop(L, 1); /* ... message -> ... */
-    return status == LUA_ERRMEM || vm->memory_hit ? KVR_E_LIMIT : KVR_E_SCRIPT;
+    return status == LUA_ERRMEM || vm->heap.hit ? KVR_E_LIMIT : KVR_E_SCRIPT;
 }
 
 static int left_behind(struct kvr_vm *vm)
@@ -116,7 +95,7 @@ int kvr_vm_call(struct kvr_vm *vm, int args, int results)
 {
     struct call call = {vm->L, args, results};
     int status;
-    vm->memory_hit = false;
+    vm->heap.hit = false;
     if (!kvr_guard_run(run_call, &call, &status))
         return left_behind(vm);
     return status == 0 ? 0 : failed(vm, status);
@@ -138,85 +117,10 @@ int kvr_vm_protect(struct kvr_vm *vm, lua_CFunction function, void *argument)
 {
     struct protect protect = {vm->L, function, argument};
     int status;
-    vm->memory_hit = false;
+    vm->heap.hit = false;
     if (!kvr_guard_run(run_protect, &protect, &status))
         return left_behind(vm);
     return status == 0 ? 0 : failed(vm, status);
-}
-
-/* ---- what the sandbox calls: leaves, see guard.h --------------------------------------------- */
-
-#define LEAF(type, call)                                                                           \
-    kvr_guard_enter_leaf();                                                                        \
-    type result = call;                                                                            \
-    kvr_guard_exit_leaf();                                                                         \
-    return result
-
-static uint32_t ring_order(struct kvr_picture *picture, uint32_t key, uint32_t salt, uint32_t limit)
-{
-    LEAF(uint32_t, kvr_picture_ring_order(picture, key, salt, limit));
-}
-
-static uint32_t hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt, uint32_t limit)
-{
-    LEAF(uint32_t, kvr_picture_hrw_order(picture, key, salt, limit));
-}
-
-static int32_t least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
-                     uint32_t except)
-{
-    LEAF(int32_t, kvr_picture_least(picture, offset, blocks, except));
-}
-
-static int32_t nth_available(const struct kvr_picture *picture, uint32_t n)
-{
-    LEAF(int32_t, kvr_picture_nth_available(picture, n));
-}
-
-static int32_t first_available(const struct kvr_picture *picture)
-{
-    LEAF(int32_t, kvr_picture_first_available(picture));
-}
-
-static double share(const struct kvr_picture *picture, uint32_t key)
-{
-    LEAF(double, kvr_picture_share(picture, key));
-}
-
-static double exponential(double x)
-{
-    LEAF(double, kvr_real_exp(x));
-}
-
-static double logarithm(double x)
-{
-    LEAF(double, kvr_real_log(x));
-}
-
-static double power(double x, double y)
-{
-    LEAF(double, kvr_real_pow(x, y));
-}
-
-static double random_unit(struct kvr_vm *vm)
-{
-    LEAF(double, kvr_rng_double(&vm->rng));
-}
-
-/* Uniform in 0..bound-1. The sandbox has checked 1 <= bound <= 2^53. */
-static double random_below(struct kvr_vm *vm, double bound)
-{
-    LEAF(double, (double)kvr_rng_below(&vm->rng, (uint64_t)bound));
-}
-
-/* Only remembers: no I/O happens while the guard is armed. */
-static void log_line(struct kvr_vm *vm, const char *text, size_t len)
-{
-    if (len >= sizeof vm->log_text)
-        len = sizeof vm->log_text - 1;
-    memcpy(vm->log_text, text, len);
-    vm->log_text[len] = '\0';
-    vm->log_lines++;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -264,48 +168,24 @@ static void push_sizes(lua_State *L)
     }
 }
 
-static void set_pointer(lua_State *L, const char *name, const void *pointer)
-{
-    lua_pushlightuserdata(L, (void *)(uintptr_t)pointer);
-    lua_setfield(L, -2, name);
-}
-
-static void set_function(lua_State *L, const char *name, void (*function)(void))
-{
-    set_pointer(L, name, (const void *)(uintptr_t)function);
-}
-
-#define SET_FUNCTION(L, name, function) set_function(L, name, (void (*)(void))(function))
-
-static void push_pointers(lua_State *L, struct kvr_vm *vm)
-{
-    lua_createtable(L, 0, 32); /* pointers */
-    set_pointer(L, "vm", vm);
-    set_pointer(L, "picture", vm->picture);
-    set_pointer(L, "request", &vm->picture->request);
-    set_pointer(L, "view", &vm->picture->view);
-    set_pointer(L, "order", &vm->picture->order);
-    set_pointer(L, "observation", &vm->picture->observation);
-    SET_FUNCTION(L, "ring_order", ring_order);
-    SET_FUNCTION(L, "hrw_order", hrw_order);
-    SET_FUNCTION(L, "least", least);
-    SET_FUNCTION(L, "nth_available", nth_available);
-    SET_FUNCTION(L, "first_available", first_available);
-    SET_FUNCTION(L, "share", share);
-    SET_FUNCTION(L, "random_unit", random_unit);
-    SET_FUNCTION(L, "random_below", random_below);
-    SET_FUNCTION(L, "log_line", log_line);
-    SET_FUNCTION(L, "exp", exponential);
-    SET_FUNCTION(L, "log", logarithm);
-    SET_FUNCTION(L, "pow", power);
-}
-
 static void open_library(lua_State *L, const char *name, lua_CFunction open)
 {
     lua_pushcfunction(L, open);
     lua_pushstring(L, name);
     lua_call(L, 1, 1); /* library; ffi is the one that does not name itself */
     lua_setfield(L, LUA_GLOBALSINDEX, *name ? name : "_G");
+}
+
+static _Noreturn int on_panic(lua_State *L)
+{
+    fprintf(stderr, "kvroute: Lua error outside a protected call: %s\n", lua_tostring(L, -1));
+    abort();
+}
+
+static void load(lua_State *L, const char *text, size_t len, const char *name)
+{
+    if (luaL_loadbuffer(L, text, len, name))
+        lua_error(L);
 }
 
 struct start {
@@ -324,12 +204,13 @@ static int on_start(lua_State *L)
     open_library(L, LUA_FFILIBNAME, luaopen_ffi);
     if (!start->options->counted) /* what turns the compiler on */
         open_library(L, LUA_JITLIBNAME, luaopen_jit);
-    if (luaL_loadbuffer(L, kvr_sandbox_lua, sizeof kvr_sandbox_lua - 1, "=sandbox"))
-        lua_error(L);
+    load(L, kvr_contract_lua, sizeof kvr_contract_lua - 1, "=contract");
+    load(L, kvr_sandbox_lua, sizeof kvr_sandbox_lua - 1, "=sandbox");
     push_cdef(L, start->options->abi ? start->options->abi : kvr_abi_h);
     push_sizes(L);
-    push_pointers(L, start->vm); /* argument, sandbox, cdef, sizes, pointers */
-    lua_call(L, 3, 1);           /* argument, adopt */
+    kvr_helpers_push(L, start->vm); /* argument contract sandbox cdef sizes pointers */
+    lua_call(L, 3, 4);              /* argument contract env request view observation */
+    lua_call(L, 4, 1);              /* argument adopt */
     lua_rawseti(L, LUA_REGISTRYINDEX, KVR_VM_ADOPT);
     lua_pushcfunction(L, on_error);
     lua_rawseti(L, LUA_REGISTRYINDEX, KVR_VM_HANDLER);
@@ -345,7 +226,6 @@ struct kvr_vm *kvr_vm_create(const struct kvr_vm_options *options, struct kvr_er
     }
     struct kvr_vm *vm = kvr_alloc_zero(1, sizeof *vm);
     vm->picture = options->picture;
-    vm->bytes_max = SIZE_MAX; /* a state that ran out of memory half made cannot be closed */
     kvr_rng_init(&vm->rng, options->seed);
     vm->L = luaL_newstate();
     if (!vm->L) {
@@ -354,8 +234,7 @@ struct kvr_vm *kvr_vm_create(const struct kvr_vm_options *options, struct kvr_er
         return NULL;
     }
     lua_atpanic(vm->L, on_panic);
-    vm->allocate = lua_getallocf(vm->L, &vm->allocate_state);
-    lua_setallocf(vm->L, allocate_capped, vm);
+    kvr_heap_attach(&vm->heap, vm->L, SIZE_MAX);
 
     struct start start = {vm, options};
     if (kvr_vm_protect(vm, on_start, &start)) {
@@ -363,10 +242,10 @@ struct kvr_vm *kvr_vm_create(const struct kvr_vm_options *options, struct kvr_er
         kvr_vm_destroy(vm);
         return NULL;
     }
-    vm->bytes_max = options->memory_bytes ? options->memory_bytes : KVR_VM_MEMORY_DEFAULT;
-    if (vm->bytes > vm->bytes_max) {
+    vm->heap.bytes_max = options->memory_bytes ? options->memory_bytes : KVR_VM_MEMORY_DEFAULT;
+    if (vm->heap.bytes > vm->heap.bytes_max) {
         kvr_error_set(error, KVR_E_LIMIT, "a VM alone takes %zu bytes of the %zu allowed",
-                      vm->bytes, vm->bytes_max);
+                      vm->heap.bytes, vm->heap.bytes_max);
         kvr_vm_destroy(vm);
         return NULL;
     }
@@ -383,7 +262,6 @@ void kvr_vm_destroy(struct kvr_vm *vm)
 {
     if (!vm || vm->left)
         return;
-    lua_setallocf(vm->L, vm->allocate, vm->allocate_state); /* it frees its arena when closed */
-    lua_close(vm->L);
+    kvr_heap_close(&vm->heap, vm->L);
     kvr_free(vm);
 }

@@ -13,6 +13,7 @@
 #include <lua.h>
 
 #include "error.h"
+#include "heap.h"
 #include "rng.h"
 #include "view.h"
 
@@ -37,11 +38,7 @@ struct kvr_vm {
     lua_State *L;
     struct kvr_picture *picture;
     struct kvr_rng rng;
-    lua_Alloc allocate; /* LuaJIT's own; ours counts and asks it */
-    void *allocate_state;
-    size_t bytes; /* of the Lua heap */
-    size_t bytes_max;
-    bool memory_hit;               /* the cap refused an allocation since the last call began */
+    struct kvr_heap heap;
     bool left;                     /* a guarded call was left: never touch L again */
     int64_t instructions;          /* left to run, where they are counted; set it before a call */
     uint32_t log_lines;            /* log(...) calls since the holder last looked */

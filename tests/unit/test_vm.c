@@ -294,7 +294,7 @@ static void memory_is_capped_and_given_back(void **state)
     options.memory_bytes = 1u << 20;
     struct kvr_vm *vm = kvr_vm_create(&options, &error);
     assert_non_null(vm);
-    assert_true(vm->bytes > 30000 && vm->bytes < 200000);
+    assert_true(vm->heap.bytes > 30000 && vm->heap.bytes < 200000);
     kvr_vm_destroy(vm);
     kvr_picture_deinit(&picture);
 }

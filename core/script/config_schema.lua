@@ -1,0 +1,107 @@
+-- The settings of a configuration file: names, kinds, ranges, defaults, and what they mean.
+--
+-- A setting is { name, kind, default, what, min/max or one_of }; a section is { name, { ... } };
+-- `each` is the shape of every item of a list. The kinds are those of config.lua.
+local off = "0: off"
+
+return {
+  { "listen", "addresses", "127.0.0.1:8080", "where requests come in; one address or a list" },
+  { "admin", {
+    { "listen", "address", "127.0.0.1:8081", "where status and commands come in" },
+    { "token", "text", "", "bearer token; needed when listen is not loopback", secret = true },
+  } },
+  { "replicas", each = {
+    { "url", "url", nil, "http://host:port of an engine" },
+    { "weight", "number", 1, "share of the load", min = 0.001, max = 1000 },
+    { "capacity", "integer", 0, "most requests in flight; 0: unlimited", min = 0, max = 1e6 },
+    { "key", "text", "", "bearer token for requests, probes and scrapes", secret = true },
+    { "models", "texts", {}, "models served; empty: asked of the engine" },
+    { "any_model", "boolean", false, "serves whatever model is named (llama.cpp)" },
+    { "rank", "integer", -1, "data-parallel rank; -1: none", min = -1, max = 65535 },
+  } },
+  { "policy", "name", "prefix_affinity", "routing policy: a file of policies_dir, without .lua" },
+  { "params", "params", {}, "params of the policy" },
+  { "spill", "name", "", "spill rule; empty: the policy's default" },
+  { "spill_params", "params", {}, "params of the spill rule" },
+  { "canary", {
+    { "policy", "name", "", "a second policy; empty: none" },
+    { "params", "params", {}, "its params" },
+    { "share", "number", 0, "share of sessions it decides", min = 0, max = 1 },
+  } },
+  { "policies_dir", "text", "", "folder of the scripts; empty: found beside the binary" },
+  { "scripts", {
+    { "budget_ms", "integer", 50, "CPU time after which a call is left", min = 1, max = 60000 },
+    { "memory_mb", "integer", 32, "Lua heap of one script", min = 1, max = 4096 },
+  } },
+  { "session", {
+    { "key", "text", "", "header or body field that names the session, before all others" },
+  } },
+  { "tenant", {
+    { "key", "text", "", "header or body field that names the tenant; empty: none" },
+  } },
+  { "index", {
+    { "block_bytes", "integer", 64, "bytes of prompt in one block", min = 16, max = 4096 },
+    { "wide_after", "integer", 0, "bytes after which blocks are four times as wide; " .. off,
+      min = 0, max = 1e9 },
+    { "ttl_ms", "integer", 120000, "time after which a belief ends", min = 1000, max = 86400000 },
+    { "memory_mb", "integer", 64, "memory of all beliefs", min = 1, max = 65536 },
+    { "nodes", "integer", 0, "most blocks; 0: as memory allows", min = 0, max = 1e9 },
+    { "nodes_per_replica", "integer", 0, "most blocks of one; " .. off, min = 0, max = 1e9 },
+    { "replies", "boolean", false, "believe that a reply's blocks are held, too" },
+  } },
+  { "ring", {
+    { "vnodes", "integer", 128, "points of a replica of weight 1", min = 1, max = 4096 },
+  } },
+  { "health", {
+    { "path", "path", "/health", "what a probe asks for" },
+    { "interval_ms", "integer", 1000, "between two probes", min = 10, max = 3600000 },
+    { "timeout_ms", "integer", 800, "of one probe", min = 10, max = 3600000 },
+    { "failures", "integer", 2, "in a row, to eject", min = 1, max = 100 },
+    { "passes", "integer", 2, "in a row, to readmit", min = 1, max = 100 },
+    { "ramp_ms", "integer", 10000, "until a returned replica has its full share; " .. off,
+      min = 0, max = 3600000 },
+  } },
+  { "scrape", {
+    { "enabled", "boolean", true, "read the engines' metric pages" },
+    { "path", "path", "/metrics", "of the page" },
+    { "interval_ms", "integer", 1000, "between two readings", min = 10, max = 3600000 },
+    { "timeout_ms", "integer", 800, "of one reading", min = 10, max = 3600000 },
+  } },
+  { "models", {
+    { "refresh_ms", "integer", 10000, "between two questions for /v1/models", min = 100,
+      max = 86400000 },
+  } },
+  { "moves", "integer", 2, "times a request may move to another replica", min = 0, max = 16 },
+  { "limits", {
+    { "header_bytes", "integer", 65536, "of a request's head", min = 1024, max = 16777216 },
+    { "header_count", "integer", 100, "header lines of a request", min = 8, max = 10000 },
+    { "body_bytes", "integer", 33554432, "of a request's body", min = 1024, max = 2147483648 },
+    { "bodies_total_bytes", "integer", 1073741824, "of all bodies held", min = 1024, max = 1e12 },
+    { "connections", "integer", 16384, "of clients", min = 1, max = 1e6 },
+    { "requests", "integer", 16384, "in flight", min = 1, max = 1e6 },
+    { "replicas", "integer", 64, "members of the fleet", min = 1, max = 1024 },
+    { "stream_buffer_bytes", "integer", 65536, "held for one stream", min = 4096, max = 67108864 },
+  } },
+  { "timeouts", {
+    { "connect_ms", "integer", 5000, "to a replica", min = 1, max = 86400000 },
+    { "first_byte_ms", "integer", 0, "of an answer; " .. off, min = 0, max = 86400000 },
+    { "idle_ms", "integer", 0, "between bytes of an answer; " .. off, min = 0, max = 86400000 },
+    { "total_ms", "integer", 0, "of a request; " .. off, min = 0, max = 86400000 },
+    { "client_idle_ms", "integer", 75000, "of a client's connection between requests", min = 100,
+      max = 86400000 },
+    { "client_body_ms", "integer", 30000, "for a request to arrive", min = 100, max = 86400000 },
+    { "pool_idle_ms", "integer", 4000, "of a connection to a replica", min = 100, max = 86400000 },
+    { "drain_ms", "integer", 30000, "for streams to end at SIGTERM", min = 0, max = 86400000 },
+  } },
+  { "rows", {
+    { "path", "text", "", "file of one JSON object a request; empty: none" },
+    { "blocks", "boolean", false, "with the block chain, so that rows can be replayed" },
+    { "max_bytes", "integer", 268435456, "of one file", min = 4096, max = 1e12 },
+    { "keep", "integer", 8, "rotated files kept", min = 1, max = 10000 },
+    { "flush_ms", "integer", 200, "after which rows are written", min = 1, max = 60000 },
+  } },
+  { "headers", "boolean", true, "answer with x-kvroute-* headers" },
+  { "seed", "integer", 1, "of everything random", min = 0, max = 9007199254740992 },
+  { "log_level", "text", "info", "of the router's own log",
+    one_of = { "error", "warn", "info", "debug" } },
+}
