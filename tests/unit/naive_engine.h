@@ -228,8 +228,7 @@ static inline void naive_admit(struct naive_engine *e, uint32_t budget)
 {
     while (e->waiting_len && budget && e->running_len < e->profile.max_num_seqs) {
         struct naive_request *q = e->waiting[0];
-        uint32_t hit = 0;
-        uint32_t idle = 0;
+        uint32_t hit = 0, idle = 0;
         while (hit < (naive_goal(q) - 1) / 16 && hit < q->hashes_len &&
                naive_find(e, q->hashes[hit]) != UINT32_MAX) {
             idle += e->refs[naive_find(e, q->hashes[hit])] == 0;
@@ -262,8 +261,7 @@ static inline void naive_start(struct naive_engine *e, uint64_t now_ns)
 {
     if (!e->running_len && !e->waiting_len)
         return;
-    uint32_t budget = e->profile.max_num_batched_tokens;
-    uint32_t preemptions = e->preemptions;
+    uint32_t budget = e->profile.max_num_batched_tokens, preemptions = e->preemptions;
     for (uint32_t i = 0; i < e->running_len; i++)
         e->running[i]->scheduled = 0;
     for (uint32_t i = 0; i < e->running_len; i++) {
@@ -367,13 +365,11 @@ static inline void naive_run(struct naive_engine *e, uint64_t now_ns)
 
 static inline void naive_abort(struct naive_engine *e, struct naive_request *q)
 {
-    bool waits = false;
-    for (uint32_t i = 0; i < e->waiting_len; i++)
-        waits |= e->waiting[i] == q;
-    if (waits)
-        naive_remove(e->waiting, &e->waiting_len, q);
-    else
-        naive_remove(e->running, &e->running_len, q);
+    uint32_t at = 0;
+    while (at < e->waiting_len && e->waiting[at] != q)
+        at++;
+    bool waits = at < e->waiting_len;
+    naive_remove(waits ? e->waiting : e->running, waits ? &e->waiting_len : &e->running_len, q);
     naive_free(e, q);
     q->done = true;
 }
