@@ -52,6 +52,7 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);
     kvr_request_table_init(&router->requests, o->requests_max);
+    kvr_block_ids_init(&router->block_ids, 0);
     router->match = kvr_alloc_zero(o->replicas_max, sizeof *router->match);
     router->policy = kvr_slot_create(KVR_SCRIPT_POLICY, &router->picture, o->seed);
     router->spill = kvr_slot_create(KVR_SCRIPT_SPILL, &router->picture, o->seed + 1);
@@ -69,6 +70,7 @@ void kvr_router_deinit(struct kvr_router *router)
     for (size_t i = 0; i < sizeof router->records / sizeof router->records[0]; i++)
         kvr_script_record_release(router->records[i]);
     kvr_free(router->match);
+    kvr_block_ids_deinit(&router->block_ids);
     kvr_request_table_deinit(&router->requests);
     kvr_picture_deinit(&router->picture);
     kvr_free(router->pairs);

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "api_request.h"
+#include "block_ids.h"
 #include "buffer.h"
 #include "error.h"
 #include "health.h"
@@ -91,8 +92,9 @@ struct kvr_router {
     struct kvr_script_record *records[3]; /* of what is in force, by slot: policy, spill, canary */
     struct kvr_request_table requests;
     struct kvr_metrics metrics;
-    struct kvr_buffer rows;       /* finished rows, one JSON line each; the driver takes them */
-    struct kvr_action actions[4]; /* ring: each event yields at most one */
+    struct kvr_block_ids block_ids; /* of the chains that rows show */
+    struct kvr_buffer rows;         /* finished rows, one JSON line each; the driver takes them */
+    struct kvr_action actions[4];   /* ring: each event yields at most one */
     uint32_t actions_first, actions_count;
     struct { /* what settle still has to enter */
         struct kvr_request_ref request;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json_writer.h"
+#include "memory.h"
 
 /* A row is written at every request's end, so keys are copied as literals and numbers are formatted
  * here; only texts from outside go through the JSON writer. */
@@ -229,18 +230,25 @@ static void put_ending(struct row *row, const struct kvr_ending *ending)
     DOUBLE_FIELD(row, "gap_max_ms", ending->gap_max_ms);
 }
 
-/* The chain as hexadecimal keys; a row can then be replayed without its text. */
-static void append_chain(struct kvr_buffer *out, const uint64_t *chain, uint32_t len)
+/* The chain as runs of block numbers; a row can then be replayed without its text. */
+static void append_chain(struct kvr_router *router, const uint64_t *chain, uint32_t len)
 {
-    struct row row = {.at = kvr_buffer_reserve(out, 20 + (size_t)len * 19)};
+    struct kvr_block_run *runs = kvr_alloc((len ? len : 1) * sizeof *runs);
+    uint32_t count = kvr_block_ids_runs(&router->block_ids, chain, len, runs);
+    struct row row = {.at = kvr_buffer_reserve(&router->rows, 20 + (size_t)count * 36)};
     PUT(&row, ",\"chain\":[");
-    for (uint32_t i = 0; i < len; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (i)
             *row.at++ = ',';
-        put_hex(&row, chain[i]);
+        *row.at++ = '[';
+        put_uint(&row, runs[i].first);
+        *row.at++ = ',';
+        put_uint(&row, runs[i].count);
+        *row.at++ = ']';
     }
     *row.at++ = ']';
-    out->len = (size_t)(row.at - out->data);
+    router->rows.len = (size_t)(row.at - router->rows.data);
+    kvr_free(runs);
 }
 
 void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
@@ -261,6 +269,6 @@ void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
     if (record->tag)
         kvr_json_text(&json, "tag", record->tag);
     if (router->options.row_blocks && ending->chain)
-        append_chain(out, ending->chain, ending->chain_len);
+        append_chain(router, ending->chain, ending->chain_len);
     kvr_buffer_append(out, "}\n", 2);
 }
