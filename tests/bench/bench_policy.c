@@ -1,25 +1,22 @@
-/* What one decision costs: filling the view from the replica table and the loads, asking the policy
- * and, where its pick was made for the cache, the spill rule. The guard is armed as in the ingress,
- * requests come and go between decisions, and every decision has another match.
+/* What one decision costs: the router fills its view, the policy picks and, where the pick was made
+ * for the cache, the spill rule is asked. The guard is armed as in the ingress, requests come and
+ * go between decisions, and every decision has another match.
  *
  * Prints one JSON line a figure: the median of WINDOWS windows. The look into the prefix index is
- * not in it: bench_index measures that. */
+ * not in it (bench_index measures that): matches are written over the view as the index gives
+ * them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "buffer.h"
 #include "check.h"
+#include "decide.h"
 #include "guard.h"
-#include "hash_ring.h"
-#include "load.h"
 #include "memory.h"
-#include "replica.h"
 #include "rng.h"
-#include "slot.h"
-#include "view.h"
+#include "router.h"
 
 #define WINDOWS     9
 #define DECISIONS   40000 /* a window */
@@ -30,16 +27,16 @@
 #define MAX_OPEN    1024
 
 struct fleet {
-    struct kvr_replica_table table;
-    struct kvr_load *loads;
-    struct kvr_picture picture;
-    struct kvr_hash_ring ring;
-    struct kvr_block_key chain[CHAIN];
+    struct kvr_router router;
+    struct kvr_request_ref request; /* decided for again and again */
+    struct kvr_request_record *record;
+    struct kvr_submission submission;
+    uint64_t chain[CHAIN];
+    uint32_t replicas;
     uint32_t *matches;       /* PATTERNS x replicas, as the prefix index gives them */
     uint32_t open[MAX_OPEN]; /* replica of each request in flight, oldest first from `oldest` */
     uint32_t open_count;
     uint32_t oldest;
-    uint32_t serial;
 };
 
 static uint64_t now_ns(void)
@@ -63,133 +60,88 @@ static void make_matches(struct fleet *fleet, uint32_t replicas, struct kvr_rng 
     }
 }
 
+/* A request under way, so that there is a record to decide for. */
+static void open_request(struct fleet *fleet)
+{
+    struct kvr_router *router = &fleet->router;
+    fleet->submission = (struct kvr_submission){
+        .request_id = kvr_slice_of("bench"),
+        .endpoint = "chat",
+        .session_source = "none",
+        .routed = true,
+        .stream = true,
+        .chain = fleet->chain,
+        .chain_len = CHAIN,
+        .choices = 1,
+        .prompt_bytes = CHAIN * 64.0,
+        .prompt_tokens = (double)NAN,
+        .max_tokens = 256.0,
+        .slo_ttft_ms = (double)NAN,
+    };
+    fleet->request = kvr_router_submit(router, 1, &fleet->submission);
+    struct kvr_action action;
+    KVR_CHECK(kvr_router_next_action(router, &action) && action.kind == KVR_ACTION_DISPATCH);
+    kvr_router_settle(router);
+    kvr_router_first_token(router, 1, fleet->request); /* its ticket holds no tokens any more */
+    fleet->record = kvr_request_at(&router->requests, fleet->request);
+}
+
 static void make_fleet(struct fleet *fleet, uint32_t replicas)
 {
     struct kvr_rng rng;
     kvr_rng_init(&rng, 7);
-    kvr_replica_table_init(&fleet->table, replicas);
-    fleet->loads = kvr_alloc_zero(replicas, sizeof *fleet->loads);
-    struct kvr_ring_member *members = kvr_alloc_zero(replicas, sizeof *members);
+    kvr_router_init(&fleet->router, &(struct kvr_router_options){.seed = 1});
+    fleet->replicas = replicas;
     for (uint32_t i = 0; i < replicas; i++) {
         char authority[32];
         snprintf(authority, sizeof authority, "10.0.0.%u:8000", i + 1);
         struct kvr_replica_spec spec = {.authority = kvr_slice_of(authority), .rank = -1};
-        int slot = kvr_replica_add(&fleet->table, &spec);
-        KVR_CHECK(slot == (int)i);
-        kvr_replica_set_operational(&fleet->table, i, KVR_RAMPING, 0);
-        kvr_replica_set_operational(&fleet->table, i, KVR_UP, 0);
-        kvr_load_init(&fleet->loads[i]);
-        members[i] = (struct kvr_ring_member){fleet->table.slots[i].id, 1.0};
+        KVR_CHECK(kvr_router_add_replica(&fleet->router, 0, &spec, NULL) == (int)i);
+        kvr_replica_set_operational(&fleet->router.replicas, i, KVR_RAMPING, 0);
+        kvr_replica_set_operational(&fleet->router.replicas, i, KVR_UP, 0);
     }
-    kvr_picture_init(&fleet->picture, replicas);
-    kvr_hash_ring_init(&fleet->ring);
-    kvr_hash_ring_build(&fleet->ring, members, replicas, 0);
-    fleet->picture.ring = &fleet->ring;
-    kvr_free(members);
     for (uint32_t i = 0; i < CHAIN; i++)
-        fleet->chain[i].key = (uint32_t)kvr_rng_next(&rng);
+        fleet->chain[i] = kvr_rng_next(&rng);
     make_matches(fleet, replicas, &rng);
+    open_request(fleet);
 }
 
 static void free_fleet(struct fleet *fleet)
 {
-    kvr_hash_ring_deinit(&fleet->ring);
-    kvr_picture_deinit(&fleet->picture);
-    kvr_replica_table_deinit(&fleet->table);
-    kvr_free(fleet->loads);
+    struct kvr_ending ending = {.outcome = KVR_OUTCOME_SUCCESS, .status = 200};
+    kvr_router_finish(&fleet->router, 2, fleet->request, &ending);
+    kvr_router_deinit(&fleet->router);
     kvr_free(fleet->matches);
-}
-
-static void fill_request(struct fleet *fleet, uint64_t now)
-{
-    uint32_t serial = fleet->serial++;
-    fleet->chain[15].key = (serial % PATTERNS) * 2654435761u;
-    fleet->picture.request = (struct kvr_request_view){
-        .now_ms = (double)now / 1e6,
-        .prompt_bytes = CHAIN * 64.0,
-        .prompt_tokens = CHAIN * 16.0,
-        .max_tokens = 256.0,
-        .slo_ttft_ms = (double)NAN,
-        .chain = fleet->chain,
-        .chain_len = CHAIN,
-        .block_bytes = 64,
-        .serial = serial,
-        .model = 1,
-        .session = (serial * 2654435761u) | 1u,
-        .routing_key = (serial * 2654435761u) | 1u,
-        .stream = 1,
-    };
-}
-
-static void fill_row(struct kvr_replica_view *row, const struct kvr_replica *replica,
-                     const struct kvr_load *load, uint32_t slot, uint32_t match_blocks,
-                     uint64_t now)
-{
-    double ramp = kvr_replica_ramp(replica, now);
-    double in_flight = (double)load->in_flight;
-    const struct kvr_engine_signals *signals = &load->signals;
-    row->weight = replica->weight;
-    row->ramp = ramp;
-    row->load = in_flight / (replica->weight * ramp);
-    row->in_flight = in_flight;
-    row->capacity = replica->capacity == UINT32_MAX ? (double)INFINITY : (double)replica->capacity;
-    row->uncached_tokens = (double)load->uncached_tokens;
-    row->remote_in_flight = (double)NAN;
-    row->remote_age_ms = (double)NAN;
-    row->age_ms = (double)(now - replica->available_since_ns) / 1e6;
-    row->running = signals->running;
-    row->waiting = signals->waiting;
-    row->kv_usage = signals->kv_usage;
-    row->engine_hit_rate = load->hit_rate;
-    row->signals_age_ms = load->signals_ns ? (double)(now - load->signals_ns) / 1e6 : (double)NAN;
-    row->match_tokens = (double)match_blocks * 16.0;
-    row->resident_tokens = (double)NAN;
-    row->ttft_ms = load->ttft_ms.value;
-    row->error_rate = load->error_rate.value;
-    row->prefill_tokens_per_s = load->prefill_tokens_per_s.value;
-    row->key_age_ms = (double)NAN;
-    row->id = slot;
-    row->name = kvr_hash32(replica->id);
-    row->match_blocks = match_blocks;
-    row->resident_blocks = 0;
-    row->assigned = 0;
-    row->operational = (uint32_t)replica->operational;
-    row->administrative = (uint32_t)replica->administrative;
-    row->available = kvr_replica_in_rotation(replica) && load->in_flight < replica->capacity;
 }
 
 static void fill_view(struct fleet *fleet, uint64_t now)
 {
-    struct kvr_picture *picture = &fleet->picture;
-    fill_request(fleet, now);
-    const uint32_t *matches =
-        &fleet->matches[(picture->request.serial % PATTERNS) * fleet->table.count];
-    uint32_t count = 0;
-    for (uint32_t slot = 0; slot < fleet->table.end; slot++) {
-        const struct kvr_replica *replica = &fleet->table.slots[slot];
-        if (!replica->member || !kvr_replica_serves(replica, 1))
-            continue;
-        fill_row(&picture->rows[count], replica, &fleet->loads[slot], slot, matches[slot], now);
-        picture->ids[count] = replica->id;
-        picture->weights[count] = replica->weight;
-        count++;
+    struct kvr_picture *picture = &fleet->router.picture;
+    uint32_t serial = ++fleet->record->model->serial;
+    fleet->chain[15] = fleet->record->session = kvr_mix64(serial);
+    kvr_decide_view(&fleet->router, now, fleet->record, &fleet->submission, 0);
+    const uint32_t *matches = &fleet->matches[(serial % PATTERNS) * fleet->replicas];
+    for (uint32_t i = 0; i < fleet->replicas; i++) {
+        picture->rows[i].match_blocks = matches[i];
+        if (matches[i] > picture->view.max_match_blocks)
+            picture->view.max_match_blocks = matches[i];
     }
-    kvr_picture_summarise(picture, count);
 }
 
 /* The request goes there; the oldest one ends when the fleet holds enough. */
 static void dispatch(struct fleet *fleet, uint32_t replica)
 {
-    uint32_t limit = PER_REPLICA * fleet->table.count;
+    struct kvr_load *loads = fleet->router.loads;
+    uint32_t limit = PER_REPLICA * fleet->replicas;
     if (fleet->open_count == limit) {
-        fleet->loads[fleet->open[fleet->oldest]].in_flight--;
+        loads[fleet->open[fleet->oldest]].in_flight--;
         fleet->open[fleet->oldest] = replica;
         fleet->oldest = (fleet->oldest + 1) % limit;
     } else {
         fleet->open[fleet->open_count++] = replica;
     }
-    fleet->loads[replica].in_flight++;
-    fleet->loads[replica].uncached_tokens = fleet->loads[replica].in_flight * 300u;
+    loads[replica].in_flight++;
+    loads[replica].uncached_tokens = loads[replica].in_flight * 300u;
 }
 
 /* One decision: the row that takes the request. Without a policy only the view is filled. */
@@ -199,7 +151,7 @@ static uint32_t decide(struct fleet *fleet, struct kvr_slot *policy, struct kvr_
     struct kvr_decision pick = {0}, moved = {0};
     fill_view(fleet, now);
     if (!policy)
-        return fleet->picture.request.serial % fleet->picture.view.count;
+        return fleet->record->model->serial % fleet->replicas;
     KVR_CHECK(kvr_slot_pick(policy, &pick) == 0 && pick.verdict == KVR_VERDICT_PICK);
     if (!spill || !pick.affine)
         return pick.index;
@@ -252,7 +204,7 @@ static struct kvr_slot *load(struct fleet *fleet, enum kvr_script_kind kind, con
              kind == KVR_SCRIPT_SPILL ? "spill/" : "", name);
     struct kvr_buffer text = {0};
     read_file(path, &text);
-    struct kvr_slot *slot = kvr_slot_create(kind, &fleet->picture, 1);
+    struct kvr_slot *slot = kvr_slot_create(kind, &fleet->router.picture, 1);
     struct kvr_error error;
     if (kvr_slot_load(slot, kvr_slice_of(name), kvr_slice_of(path),
                       kvr_slice_make(text.data, text.len), NULL, 0, &error) != 0) {

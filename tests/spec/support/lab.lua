@@ -1,6 +1,6 @@
 -- The library of the lab through FFI. Its declarations are read from the headers of core, so that a
 -- spec cannot believe in another layout than the one that was compiled; what Lua scripts see as
--- const is writable here. The path comes from KVR_LAB, else build/libkvroute_lab.so.
+-- const is writable here. KVR_BUILD names the build directory (build), KVR_LAB the library itself.
 
 local ffi = require("ffi")
 
@@ -32,7 +32,8 @@ declare("core/model/view.h")
 declare("core/script/reason.h")
 declare("core/script/slot.h")
 
-M.C = ffi.load(os.getenv("KVR_LAB") or "build/libkvroute_lab.so")
+local build = os.getenv("KVR_BUILD") or "build"
+M.C = ffi.load(os.getenv("KVR_LAB") or build .. "/libkvroute_lab.so")
 
 ---@param text string must stay referenced while the slice is in use
 function M.slice(text)
