@@ -16,7 +16,7 @@ static uint64_t fixed_bytes(uint32_t replicas_max)
     uint32_t tenancies = KVR_TENANCIES_MAX;
     return sizeof(struct kvr_prefix_index) + KVR_PREFIX_CHAIN_MAX * sizeof(uint32_t) +
            (KVR_STAMP_TICKS + 1) * sizeof(struct kvr_stamp_tick) +
-           tenancies * sizeof(struct kvr_tenancy) + 2 * replicas_max * sizeof(uint16_t);
+           tenancies * sizeof(struct kvr_tenancy) + sizeof(uint16_t) * 2 * replicas_max;
 }
 
 /* Blocks that fit in `bytes`. The table grows in steps of a line, so the quotient may be one line

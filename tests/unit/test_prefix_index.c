@@ -292,7 +292,7 @@ static void check_counts(struct fixture *f)
 
 static uint32_t random_path(struct fixture *f, uint32_t *path)
 {
-    uint32_t reversed[PATH_MAX];
+    uint32_t reversed[PATH_MAX] = {0};
     uint32_t len = 0;
     for (uint32_t node = (uint32_t)kvr_rng_below(&f->rng, TREE);; node = f->parent[node]) {
         reversed[len++] = node;
@@ -309,7 +309,7 @@ static uint32_t random_path(struct fixture *f, uint32_t *path)
 
 static void call_match(struct fixture *f, const uint32_t *path, uint32_t len)
 {
-    uint64_t chain[PATH_MAX];
+    uint64_t chain[PATH_MAX] = {0};
     keys_of(path, len, chain);
     naive_set_time(f);
     uint32_t longest =
@@ -326,7 +326,7 @@ static void call_match(struct fixture *f, const uint32_t *path, uint32_t len)
 
 static void call_admit(struct fixture *f, const uint32_t *path, uint32_t len)
 {
-    uint64_t chain[PATH_MAX];
+    uint64_t chain[PATH_MAX] = {0};
     keys_of(path, len, chain);
     naive_set_time(f);
     struct admission *admission = &f->recent[kvr_rng_below(&f->rng, RECENT)];
@@ -342,7 +342,7 @@ static void call_admit(struct fixture *f, const uint32_t *path, uint32_t len)
 static void call_withdraw(struct fixture *f)
 {
     struct admission *admission = &f->recent[kvr_rng_below(&f->rng, RECENT)];
-    uint64_t chain[PATH_MAX];
+    uint64_t chain[PATH_MAX] = {0};
     keys_of(admission->path, admission->len, chain);
     kvr_prefix_index_withdraw(&f->index, chain, admission->len, admission->replica,
                               (uint32_t)admission->stamp);
@@ -361,7 +361,7 @@ static void call_purge(struct fixture *f)
 
 static void one_call(struct fixture *f)
 {
-    uint32_t path[PATH_MAX], other[PATH_MAX];
+    uint32_t path[PATH_MAX] = {0}, other[PATH_MAX] = {0};
     uint32_t len = random_path(f, path);
     uint64_t kind = kvr_rng_below(&f->rng, 1000);
     f->now_ns += kvr_rng_below(&f->rng, 2 * f->config.step_ns + 1);
@@ -661,7 +661,7 @@ static void test_lives_run_out(void **state)
     kvr_prefix_index_init(&index, &(struct kvr_prefix_index_options){.replicas_max = 4});
     number_chain(oldest, 0, 1);
     kvr_prefix_index_admit(&index, 1, oldest, 1, 0);
-    for (uint64_t i = 1; i <= 2 * KVR_TENANCIES_MAX; i++) {
+    for (uint32_t i = 1; i <= 2 * KVR_TENANCIES_MAX; i++) {
         number_chain(chain, i, 1);
         kvr_prefix_index_admit(&index, 1, chain, 1, 3);
         assert_int_equal(kvr_prefix_index_believed(&index, 3), 1);
