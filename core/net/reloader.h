@@ -60,7 +60,8 @@ struct kvr_reloader {
 void kvr_reloader_init(struct kvr_reloader *reloader, struct kvr_loop *loop,
                        const struct kvr_reloader_options *options, void *context,
                        void (*on_changed)(void *context, const char *path));
-/* The file need not exist yet, nor its directory. Adding a path twice makes it count twice: it is
+/* Add a file before reading it, so that no change falls between the two. It need not exist yet, nor
+ * its directory. Adding a path twice makes it count twice: it is
  * watched until it has been removed as often. KVR_E_LIMIT for more than KVR_RELOADER_FILES_MAX. */
 int kvr_reloader_add(struct kvr_reloader *reloader, const char *path, struct kvr_error *error);
 /* Both may be called from on_changed. A path that is not watched is ignored. */
