@@ -1,0 +1,150 @@
+#include "session.h"
+
+#include <string.h>
+
+static const char *const source_names[KVR_SESSION_SOURCES] = {
+    [KVR_SESSION_NONE] = "none",
+    [KVR_SESSION_CONFIGURED] = "configured",
+    [KVR_SESSION_X_SESSION_ID] = "x-session-id",
+    [KVR_SESSION_X_SESSION_AFFINITY] = "x-session-affinity",
+    [KVR_SESSION_X_CLAUDE_CODE] = "x-claude-code-session-id",
+    [KVR_SESSION_SESSION_ID] = "session-id",
+    [KVR_SESSION_X_CONVERSATION_ID] = "x-conversation-id",
+    [KVR_SESSION_X_FLOW_CONVERSATION_ID] = "x-flow-conversation-id",
+    [KVR_SESSION_CONVERSATION_ID] = "conversation-id",
+    [KVR_SESSION_X_LITELLM] = "x-litellm-session-id",
+    [KVR_SESSION_HELICONE] = "helicone-session-id",
+    [KVR_SESSION_X_ANY] = "x-*-session-id",
+    [KVR_SESSION_BODY_CONVERSATION] = "body.conversation",
+    [KVR_SESSION_BODY_CONVERSATION_ID] = "body.conversation_id",
+    [KVR_SESSION_BODY_SESSION_ID] = "body.session_id",
+    [KVR_SESSION_BODY_METADATA_SESSION_ID] = "body.metadata.session_id",
+    [KVR_SESSION_BODY_METADATA_USER_ID] = "body.metadata.user_id",
+    [KVR_SESSION_PROMPT_CACHE_KEY] = "prompt_cache_key",
+    [KVR_SESSION_PREVIOUS_RESPONSE_ID] = "previous_response_id",
+    [KVR_SESSION_FINGERPRINT] = "fingerprint",
+};
+
+const char *kvr_session_source_name(enum kvr_session_source source)
+{
+    KVR_CHECK(source < KVR_SESSION_SOURCES);
+    return source_names[source];
+}
+
+static bool ends_with(struct kvr_slice text, const char *end)
+{
+    size_t len = strlen(end);
+    return text.len >= len &&
+           kvr_slice_is_nocase(kvr_slice_make(text.data + text.len - len, len), end);
+}
+
+/* What a header of that name is to us; KVR_SESSION_NONE for most. All names we look for start with
+ * one of four letters and end in "id" or "affinity": the two ends tell the others at a glance. */
+static enum kvr_session_source source_of(struct kvr_slice name)
+{
+    if (name.len < sizeof "session-id" - 1)
+        return KVR_SESSION_NONE;
+    int first = name.data[0] | 0x20, last = name.data[name.len - 1] | 0x20;
+    if ((last != 'd' && last != 'y') ||
+        (first != 'x' && first != 's' && first != 'c' && first != 'h'))
+        return KVR_SESSION_NONE;
+    for (enum kvr_session_source source = KVR_SESSION_X_SESSION_ID; source < KVR_SESSION_X_ANY;
+         source++)
+        if (kvr_slice_is_nocase(name, source_names[source]))
+            return source;
+    if (kvr_slice_is_nocase(name, "session_id"))
+        return KVR_SESSION_SESSION_ID;
+    if (first == 'x' && name.data[1] == '-' && ends_with(name, "-session-id"))
+        return KVR_SESSION_X_ANY;
+    return KVR_SESSION_NONE;
+}
+
+/* Hash of the last non-empty header of that name. */
+static uint64_t header_identity(const struct kvr_header *headers, size_t count,
+                                struct kvr_slice name)
+{
+    uint64_t identity = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvr_header *header = &headers[i];
+        if (header->name.len != name.len ||
+            strncasecmp(header->name.data, name.data, name.len) != 0)
+            continue;
+        uint64_t hash = kvr_identity_hash(header->value);
+        identity = hash ? hash : identity;
+    }
+    return identity;
+}
+
+/* A configured key: the header of that name, else the body's field. */
+static uint64_t configured_identity(struct kvr_slice name, const struct kvr_header *headers,
+                                    size_t count, uint64_t in_body)
+{
+    uint64_t identity = name.len ? header_identity(headers, count, name) : 0;
+    return identity ? identity : in_body;
+}
+
+/* What all turns of a conversation start with; 0 without a user's message. */
+static uint64_t fingerprint(const struct kvr_api_request *request)
+{
+    size_t left = request->opening_bytes;
+    uint64_t hash = 0;
+    if (left == 0)
+        return 0;
+    for (size_t i = 0; i < 3 && left; i++) {
+        struct kvr_slice part = request->canonical[i];
+        part.len = part.len < left ? part.len : left;
+        hash = kvr_prompt_hash(part, hash);
+        left -= part.len;
+    }
+    KVR_CHECK(left == 0);
+    return hash ? hash : 1;
+}
+
+/* Within the request's model, LoRA and salt. */
+static uint64_t scoped(uint64_t identity, const struct kvr_api_request *request)
+{
+    uint64_t key =
+        kvr_prompt_hash(kvr_slice_make((const char *)&identity, sizeof identity), request->scope);
+    return key ? key : 1;
+}
+
+struct kvr_session kvr_session_derive(const struct kvr_session_options *options,
+                                      const struct kvr_header *headers, size_t count,
+                                      const struct kvr_api_request *request)
+{
+    static const struct kvr_session_options none;
+    const uint64_t *body = request->identities;
+    uint64_t identities[KVR_SESSION_SOURCES] = {0};
+    struct kvr_session session = {.source = KVR_SESSION_NONE};
+    if (!options)
+        options = &none;
+    session.tenant =
+        configured_identity(options->tenant_key, headers, count, body[KVR_IDENTITY_TENANT_FIELD]);
+    identities[KVR_SESSION_CONFIGURED] =
+        configured_identity(options->session_key, headers, count, body[KVR_IDENTITY_SESSION_FIELD]);
+    for (size_t i = 0; i < count; i++) {
+        enum kvr_session_source source = source_of(headers[i].name);
+        uint64_t hash = source == KVR_SESSION_NONE ? 0 : kvr_identity_hash(headers[i].value);
+        if (hash)
+            identities[source] = hash;
+    }
+    identities[KVR_SESSION_BODY_CONVERSATION] = body[KVR_IDENTITY_CONVERSATION];
+    identities[KVR_SESSION_BODY_CONVERSATION_ID] = body[KVR_IDENTITY_CONVERSATION_ID];
+    identities[KVR_SESSION_BODY_SESSION_ID] = body[KVR_IDENTITY_SESSION_ID];
+    identities[KVR_SESSION_BODY_METADATA_SESSION_ID] = body[KVR_IDENTITY_METADATA_SESSION_ID];
+    identities[KVR_SESSION_BODY_METADATA_USER_ID] = body[KVR_IDENTITY_METADATA_USER_ID];
+    identities[KVR_SESSION_PROMPT_CACHE_KEY] = body[KVR_IDENTITY_PROMPT_CACHE_KEY];
+    identities[KVR_SESSION_PREVIOUS_RESPONSE_ID] = body[KVR_IDENTITY_PREVIOUS_RESPONSE_ID];
+    for (enum kvr_session_source source = KVR_SESSION_CONFIGURED; source < KVR_SESSION_SOURCES;
+         source++) {
+        uint64_t identity = identities[source];
+        if (source == KVR_SESSION_FINGERPRINT)
+            identity = fingerprint(request);
+        if (identity) {
+            session.key = scoped(identity, request);
+            session.source = source;
+            return session;
+        }
+    }
+    return session;
+}
