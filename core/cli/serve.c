@@ -115,6 +115,16 @@ static int start(struct server *server, const struct kvr_config *config, struct 
     return rc;
 }
 
+/* One line, for people and for whoever started this with port 0. */
+static void say_where(const struct server *server)
+{
+    printf("kvroute serving on");
+    for (uint32_t i = 0; i < server->ingress.listeners_count; i++)
+        printf(" %s", server->ingress.listeners[i].address);
+    printf(" admin %s\n", kvr_admin_address(&server->admin));
+    fflush(stdout);
+}
+
 static int run(const struct kvr_config *config)
 {
     struct server *server = kvr_alloc_zero(1, sizeof *server);
@@ -129,11 +139,7 @@ static int run(const struct kvr_config *config)
     if (start(server, config, &error))
         return fail(&error); /* the process ends here: nothing to undo */
     watch_signals(server);
-    kvr_log(KVR_LOG_INFO, "serving on %s, admin on %s", server->ingress.listener.address,
-            kvr_admin_address(&server->admin));
-    printf("kvroute serving on %s admin %s\n", server->ingress.listener.address,
-           kvr_admin_address(&server->admin));
-    fflush(stdout);
+    say_where(server);
     uv_run(server->loop.uv, UV_RUN_DEFAULT);
     KVR_CHECK(server->closed);
     kvr_ingress_deinit(&server->ingress);

@@ -124,12 +124,23 @@ static void read_background(struct kvr_ingress_options *options, const struct kv
     };
 }
 
+static void read_addresses(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    uint32_t addresses = kvr_config_count(config, "listen");
+    for (uint32_t i = 0; i < addresses && i < KVR_LISTENERS_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "listen.%u", i + 1);
+        options->listen[options->listen_count++] = kvr_config_text(config, name);
+    }
+}
+
 int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_config *config,
                       struct kvr_error *error)
 {
     memset(options, 0, sizeof *options);
-    options->listen = kvr_config_text(config, "listen");
+    read_addresses(options, config);
     options->headers = kvr_config_bool(config, "headers");
+    options->replies = kvr_config_bool(config, "index.replies");
     options->script_budget_ms = count(config, "scripts.budget_ms");
     read_limits(options, config);
     read_router(options, config);

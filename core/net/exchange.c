@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "api_reply.h"
 #include "check.h"
 #include "exchange_answer.h"
 #include "forward.h"
@@ -32,6 +33,8 @@ static void destroy(struct kvr_exchange *exchange)
     kvr_buffer_deinit(&exchange->answer);
     if (exchange->reading)
         kvr_usage_reader_deinit(&exchange->usage);
+    kvr_buffer_deinit(&exchange->reply);
+    kvr_free(exchange->tail);
     kvr_free(exchange);
 }
 
@@ -76,6 +79,20 @@ static void fill_usage(struct kvr_exchange *exchange, uint64_t now_ns, struct kv
     }
 }
 
+/* The reply is the start of the next turn's history, and the engine holds it already. */
+static void believe_reply(struct kvr_exchange *exchange, uint64_t now_ns)
+{
+    struct kvr_ingress *ingress = exchange->ingress;
+    if (!exchange->tail || !exchange->reading || exchange->usage.reply_spoiled ||
+        exchange->reply.len == 0)
+        return;
+    kvr_router_settle(&ingress->router);
+    kvr_prompt_resume(&ingress->prompt, exchange->tail);
+    kvr_api_add_reply(&ingress->prompt, kvr_buffer_slice(&exchange->reply));
+    kvr_router_believe(&ingress->router, now_ns, exchange->request, ingress->prompt.chain,
+                       ingress->prompt.chain_len);
+}
+
 /* The one way out: a row, and the exchange is gone. */
 void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome, const char *error,
                          uint16_t status, bool replica_fault)
@@ -101,6 +118,8 @@ void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome
     };
     if (exchange->reading)
         fill_usage(exchange, now_ns, &ending);
+    if (ending.outcome == KVR_OUTCOME_SUCCESS)
+        believe_reply(exchange, now_ns);
     let_go_of_upstream(exchange);
     kvr_router_finish(&ingress->router, now_ns, exchange->request, &ending);
     kvr_free(exchange->chain);
@@ -272,6 +291,10 @@ void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
     client->user = exchange;
     submission->user = exchange;
     keep_chain(exchange, submission);
+    if (ingress->options.replies && submission->chain_len) {
+        exchange->tail = kvr_alloc(sizeof *exchange->tail);
+        *exchange->tail = ingress->prompt.tail;
+    }
     struct kvr_request_ref ref = kvr_router_submit(&ingress->router, kvr_loop_now(), submission);
     if (ref.generation == 0) {
         kvr_free(exchange->chain);

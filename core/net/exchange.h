@@ -67,10 +67,12 @@ struct kvr_exchange {
     bool resent;        /* after a stale connection */
     bool unchunk;       /* the client cannot read chunks */
     bool head_only;
-    bool fresh;       /* its request is still in the client's buffer */
-    bool ready;       /* ... and the connection can be written to */
-    bool reads_usage; /* it is a routed request: its answer is read */
-    bool reading;     /* `usage` is set up */
+    bool fresh;                   /* its request is still in the client's buffer */
+    bool ready;                   /* ... and the connection can be written to */
+    bool reads_usage;             /* it is a routed request: its answer is read */
+    struct kvr_prompt_tail *tail; /* where its prompt ended, to go on with the reply; else NULL */
+    struct kvr_buffer reply;      /* the assistant's text so far, when it is wanted */
+    bool reading;                 /* `usage` is set up */
     struct kvr_usage_reader usage;
 };
 

@@ -4,6 +4,7 @@
 #include "forward.h"
 #include "ingress.h"
 
+#define REPLY_BYTES_MAX (256 * 1024) /* longer replies leave no belief */
 #define ANSWER_HEAD_MAX (64 * 1024)
 
 static bool is_complete(const struct kvr_exchange *exchange)
@@ -164,6 +165,10 @@ static void begin_reading(struct kvr_exchange *exchange, const struct kvr_http_h
                                      strncasecmp(type.data, "application/x-ndj", 17) == 0);
     kvr_usage_reader_init(&exchange->usage, stream ? KVR_USAGE_STREAM : KVR_USAGE_BODY);
     exchange->reading = true;
+    if (exchange->tail) {
+        exchange->usage.reply = &exchange->reply;
+        exchange->usage.reply_max = REPLY_BYTES_MAX;
+    }
 }
 
 /* The first body byte is here, or there will be none: from now on this answer is the client's. */

@@ -49,6 +49,19 @@ static void fill_from_body(struct kvr_ingress *ingress, const struct kvr_http_he
         submission->max_tokens = (double)api->max_tokens;
 }
 
+/* A positive number in a header's value, or NaN. */
+static double read_number(struct kvr_slice value)
+{
+    char text[32];
+    if (value.len == 0 || value.len >= sizeof text)
+        return (double)NAN;
+    memcpy(text, value.data, value.len);
+    text[value.len] = '\0';
+    char *end;
+    double number = strtod(text, &end);
+    return *end == '\0' && number > 0 && isfinite(number) ? number : (double)NAN;
+}
+
 int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
                      struct kvr_slice body, struct kvr_submission *submission,
                      struct kvr_error *error)
@@ -59,7 +72,7 @@ int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *he
         .endpoint = api == KVR_API_OPAQUE ? "other" : kvr_api_name(api),
         .prompt_tokens = (double)NAN,
         .max_tokens = (double)NAN,
-        .slo_ttft_ms = (double)NAN,
+        .slo_ttft_ms = read_number(kvr_http_header(head, "x-kvroute-slo-ttft-ms")),
         .tag = kvr_http_header(head, "x-kvroute-tag"),
     };
     /* A compressed body is nobody's to read here: it goes by load. */
@@ -196,8 +209,15 @@ static int start_listening(struct kvr_ingress *ingress, struct kvr_error *error)
 {
     struct kvr_handler handler = {
         .context = ingress, .on_request = on_request, .on_gone = on_gone, .on_drained = on_drained};
-    return kvr_listener_start(&ingress->listener, ingress->loop, ingress->options.listen, &handler,
-                              &ingress->options.listener, error);
+    const struct kvr_ingress_options *options = &ingress->options;
+    for (uint32_t i = 0; i < options->listen_count; i++) {
+        int rc = kvr_listener_start(&ingress->listeners[i], ingress->loop, options->listen[i],
+                                    &handler, &options->listener, error);
+        if (rc)
+            return rc;
+        ingress->listeners_count++;
+    }
+    return 0;
 }
 
 static void start_background(struct kvr_ingress *ingress)
@@ -387,7 +407,8 @@ void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot)
 void kvr_ingress_drain(struct kvr_ingress *ingress)
 {
     ingress->draining = true;
-    kvr_listener_stop(&ingress->listener);
+    for (uint32_t i = 0; i < ingress->listeners_count; i++)
+        kvr_listener_stop(&ingress->listeners[i]);
 }
 
 void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_closed)(void *context))
@@ -396,7 +417,8 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     ingress->on_closed = on_closed;
     KVR_LIST_FOREACH (link, &ingress->exchanges)
         kvr_exchange_cut(KVR_LIST_ENTRY(link, struct kvr_exchange, link));
-    kvr_listener_close(&ingress->listener);
+    for (uint32_t i = 0; i < ingress->listeners_count; i++)
+        kvr_listener_close(&ingress->listeners[i]);
     kvr_prober_close(&ingress->prober);
     kvr_model_list_close(&ingress->model_list);
     if (ingress->options.scrape)

@@ -30,8 +30,11 @@
 #include "upstream.h"
 #include "watchdog.h"
 
+#define KVR_LISTENERS_MAX 8
+
 struct kvr_ingress_options {
-    const char *listen; /* "127.0.0.1:8080" */
+    const char *listen[KVR_LISTENERS_MAX]; /* "127.0.0.1:8080", ... */
+    uint32_t listen_count;
     struct kvr_listener_options listener;
     struct kvr_router_options router;
     struct kvr_session_options session;
@@ -44,6 +47,7 @@ struct kvr_ingress_options {
     struct kvr_row_log_options rows; /* path NULL: no rows */
     const char *policies_dir;        /* where NAME.lua and spill/NAME.lua are */
     bool headers;                    /* send x-kvroute-* response headers */
+    bool replies;                    /* believe that a replica holds the replies it made */
     size_t stream_buffer_bytes;      /* unsent to one client before its replica is paused */
     uint64_t connect_ns, first_byte_ns, idle_ns, total_ns; /* 0: off, but for connect */
     uint64_t pool_idle_ns;
@@ -69,7 +73,8 @@ struct kvr_ingress {
     struct kvr_ingress_options options;
     struct kvr_loop *loop;
     struct kvr_router router;
-    struct kvr_listener listener;
+    struct kvr_listener listeners[KVR_LISTENERS_MAX];
+    uint32_t listeners_count; /* that listen */
     struct kvr_prober prober;
     struct kvr_scraper scraper;
     struct kvr_model_list model_list;

@@ -195,6 +195,15 @@ static bool same_replica(const struct kvr_router *router, const struct kvr_reque
     return replica->member && replica->generation == record->replica_generation;
 }
 
+void kvr_router_believe(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                        const uint64_t *chain, uint32_t len)
+{
+    kvr_router_settle(router);
+    const struct kvr_request_record *record = kvr_request_at(&router->requests, request);
+    if (len && record->admitted && same_replica(router, record))
+        kvr_prefix_index_admit(&router->index, now_ns, chain, len, record->replica);
+}
+
 static void observe(struct kvr_router *router, uint64_t now_ns,
                     const struct kvr_request_record *record, uint32_t kind,
                     const struct kvr_ending *ending)

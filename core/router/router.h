@@ -170,6 +170,10 @@ bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action
 /* Enters in the index what the last decision admitted. */
 void kvr_router_settle(struct kvr_router *router);
 
+/* The replica also holds what it generated: blocks that follow the request's own chain. */
+void kvr_router_believe(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                        const uint64_t *chain, uint32_t len);
+
 /* All of it was written to the replica's socket. */
 void kvr_router_sent(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request);
 void kvr_router_first_byte(struct kvr_router *router, uint64_t now_ns,
