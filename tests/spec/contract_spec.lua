@@ -25,8 +25,10 @@ local variants = {
 
 -- Those shipped have an opinion whenever a replica is available. A new one need not.
 local shipped = {}
-for name in ([[round_robin least_outstanding p2c session_affinity bounded_session_affinity prefix_hash
-    prefix_affinity off load_min load_mean tokens hit_rate]]):gmatch("%S+") do
+for _, name in ipairs {
+  "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
+  "prefix_hash", "prefix_affinity", "off", "load_min", "load_mean", "tokens", "hit_rate",
+} do
   shipped[name] = true
 end
 
