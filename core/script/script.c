@@ -187,18 +187,27 @@ static uint16_t reason_of(struct kvr_script *script, lua_State *L, int at)
     return reason;
 }
 
-static int bad_result(struct kvr_script *script, const char *format, ...) KVR_PRINTF(2, 3);
-
-static int bad_result(struct kvr_script *script, const char *format, ...)
+/* `got` is a number or the name of a type. */
+static int bad_result(struct kvr_script *script, const char *got, const char *wanted)
 {
     struct kvr_vm *vm = script->vm;
-    int at = snprintf(vm->error, sizeof vm->error, "%s: %s returned ", script->shown,
-                      script->kind == KVR_SCRIPT_POLICY ? "pick" : "spill");
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(vm->error + at, sizeof vm->error - (size_t)at, format, arguments);
-    va_end(arguments);
+    snprintf(vm->error, sizeof vm->error, "%s: %s returned %s, %s", script->shown,
+             script->kind == KVR_SCRIPT_POLICY ? "pick" : "spill", got, wanted);
     return KVR_E_INVALID;
+}
+
+static int bad_type(struct kvr_script *script, lua_State *L, int type, const char *wanted)
+{
+    char got[32];
+    snprintf(got, sizeof got, "a %s", lua_typename(L, type));
+    return bad_result(script, got, wanted);
+}
+
+static int bad_number(struct kvr_script *script, double number, const char *wanted)
+{
+    char got[32];
+    snprintf(got, sizeof got, "%.14g", number);
+    return bad_result(script, got, wanted);
 }
 
 static int read_verdict(struct kvr_script *script, lua_State *L, int at,
@@ -211,20 +220,22 @@ static int read_verdict(struct kvr_script *script, lua_State *L, int at,
         return 0;
     }
     if (kind != LUA_TNUMBER)
-        return bad_result(script, "a %s, not an index", lua_typename(L, kind));
+        return bad_type(script, L, kind, "not an index");
     double index = lua_tonumber(L, at);
     if (index >= 0 && index < picture->view.count && index == (double)(uint32_t)index) {
         decision->verdict = KVR_VERDICT_PICK;
         decision->index = (uint32_t)index;
         if (!picture->rows[decision->index].available)
-            return bad_result(script, "%u, which is not available", decision->index);
+            return bad_number(script, index, "which is not available");
         return 0;
     }
     if (script->kind == KVR_SCRIPT_POLICY && (index == RESULT_HOLD || index == RESULT_REJECT)) {
         decision->verdict = index == RESULT_HOLD ? KVR_VERDICT_HOLD : KVR_VERDICT_REJECT;
         return 0;
     }
-    return bad_result(script, "%.14g, not an index below %u", index, picture->view.count);
+    char wanted[48];
+    snprintf(wanted, sizeof wanted, "not an index below %u", picture->view.count);
+    return bad_number(script, index, wanted);
 }
 
 static int read_results(struct kvr_script *script, lua_State *L, struct kvr_decision *decision)
@@ -235,10 +246,10 @@ static int read_results(struct kvr_script *script, lua_State *L, struct kvr_deci
         return rc;
     int reason = lua_type(L, TOP + 2);
     if (reason != LUA_TSTRING && reason != LUA_TNIL)
-        return bad_result(script, "a %s as reason, not a string", lua_typename(L, reason));
+        return bad_type(script, L, reason, "which is no reason: it must be a string");
     int affine = lua_type(L, TOP + 3);
     if (affine != LUA_TBOOLEAN && affine != LUA_TNIL)
-        return bad_result(script, "a %s as affine, not a boolean", lua_typename(L, affine));
+        return bad_type(script, L, affine, "which is not affine: it must be a boolean");
     decision->reason = reason_of(script, L, TOP + 2);
     decision->affine = decision->verdict == KVR_VERDICT_PICK && lua_toboolean(L, TOP + 3);
     return 0;
