@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -443,7 +444,9 @@ static void disk_that_fills_up_and_empties(void **state)
     (void)state;
     struct world world;
     begin(&world);
-    if (mount("none", world.directory, "tmpfs", 0, "size=64k") != 0) {
+    /* In a mount name space of our own, so that nothing is left mounted whatever happens. */
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", world.directory, "tmpfs", 0, "size=64k") != 0) {
         end(&world);
         skip(); /* needs the right to mount; RLIMIT_FSIZE above does without */
     }
