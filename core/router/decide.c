@@ -131,6 +131,20 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
     kvr_picture_summarise(picture, model->members_count);
 }
 
+/* A record names this replica: its slot is not given away meanwhile. */
+static void hold(struct kvr_router *router, uint32_t replica)
+{
+    router->replicas.slots[replica].holds++;
+}
+
+void kvr_decide_release(struct kvr_router *router, uint32_t replica)
+{
+    if (replica == KVR_NO_REPLICA)
+        return;
+    KVR_CHECK(router->replicas.slots[replica].holds > 0);
+    router->replicas.slots[replica].holds--;
+}
+
 static void push_action(struct kvr_router *router, const struct kvr_action *action)
 {
     uint32_t room = sizeof router->actions / sizeof router->actions[0];
@@ -138,8 +152,8 @@ static void push_action(struct kvr_router *router, const struct kvr_action *acti
     router->actions[(router->actions_first + router->actions_count++) % room] = *action;
 }
 
-static void reject(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
-                   enum kvr_rejection rejection)
+void kvr_decide_reject(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                       enum kvr_rejection rejection)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     record->replica = KVR_NO_REPLICA;
@@ -217,6 +231,7 @@ static uint32_t ask_spill(struct kvr_router *router, struct kvr_request_record *
         return preferred;
     const struct kvr_replica_view *declined = &router->picture.rows[preferred];
     record->preferred = declined->id;
+    hold(router, declined->id);
     record->preferred_reason = decision->reason;
     record->declined_match_blocks = declined->match_blocks;
     record->declined_in_flight = (float)declined->in_flight;
@@ -225,12 +240,13 @@ static uint32_t ask_spill(struct kvr_router *router, struct kvr_request_record *
     return answer.index;
 }
 
-static void release_scripts(struct kvr_request_record *record)
+static void forget_decision(struct kvr_router *router, struct kvr_request_record *record)
 {
     /* A second decision is by what is in force now. */
     kvr_script_record_release(record->policy);
     kvr_script_record_release(record->spill);
     record->policy = record->spill = NULL;
+    kvr_decide_release(router, record->preferred);
     record->preferred = KVR_NO_REPLICA;
     record->preferred_reason = 0;
     record->declined_match_blocks = 0;
@@ -251,7 +267,7 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     record->chosen_in_flight = (float)row->in_flight;
     record->uncached_tokens = uncached > 0 ? (uint32_t)(uncached + 0.5) : 0;
     record->decided_ns = now_ns;
-    replica->holds++;
+    hold(router, row->id);
     record->ticket = kvr_ledger_open(&router->ledger, row->id, record->uncached_tokens);
     KVR_CHECK(record->ticket.generation);
     router->metrics.decisions[reason]++;
@@ -283,12 +299,12 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
                 const struct kvr_submission *submission)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
-    release_scripts(record);
+    forget_decision(router, record);
     uint32_t needs = record->routed ? router->needs : 0;
     kvr_decide_view(router, now_ns, record, submission, needs);
     note_candidates(record, &router->picture.view);
     if (router->picture.view.available == 0) {
-        reject(router, now_ns, request, why_none(router, record));
+        kvr_decide_reject(router, now_ns, request, why_none(router, record));
         return;
     }
     if (!record->routed) {
@@ -301,7 +317,7 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
     struct kvr_decision decision = {.verdict = KVR_VERDICT_NONE};
     uint32_t index = ask_policy(router, record, &decision);
     if (index == KVR_NO_REPLICA) {
-        reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
+        kvr_decide_reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
         return;
     }
     if (decision.affine)

@@ -9,6 +9,12 @@
 void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                 const struct kvr_submission *submission);
 
+/* Queues a refusal. */
+void kvr_decide_reject(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
+                       enum kvr_rejection rejection);
+/* A record no longer names this replica; KVR_NO_REPLICA is allowed. */
+void kvr_decide_release(struct kvr_router *router, uint32_t replica);
+
 /* Fills router->picture with what a decision for this request would see. */
 void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
                      const struct kvr_request_record *record,
