@@ -1,4 +1,4 @@
-#include "exchange_answer.h"
+#include "exchange_parts.h"
 
 #include "check.h"
 #include "forward.h"

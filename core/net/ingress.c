@@ -1,90 +1,14 @@
 #include "ingress.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "ingress_parts.h"
 #include "local_paths.h"
 #include "log.h"
 #include "memory.h"
 
 #define TICK_MS 100
-
-/* ---- requests ---- */
-
-static struct kvr_slice request_id(struct kvr_ingress *ingress, const struct kvr_http_head *head,
-                                   char *room, size_t size)
-{
-    struct kvr_slice id = kvr_http_header(head, "x-request-id");
-    if (id.len && id.len < KVR_REQUEST_ID_MAX)
-        return id;
-    int len = snprintf(room, size, "%016llx%08llx", (unsigned long long)ingress->nonce,
-                       (unsigned long long)++ingress->ids);
-    return kvr_slice_make(room, (size_t)len);
-}
-
-static void fill_from_body(struct kvr_ingress *ingress, const struct kvr_http_head *head,
-                           struct kvr_submission *submission)
-{
-    const struct kvr_api_request *api = &ingress->api_request;
-    struct kvr_session session =
-        kvr_session_derive(&ingress->options.session, head->headers, head->count, api);
-    submission->routed = true;
-    submission->model = api->model;
-    submission->session = session.key;
-    submission->session_source = kvr_session_source_name(session.source);
-    submission->tenant = session.tenant;
-    submission->chain = ingress->prompt.chain;
-    submission->chain_len = api->api == KVR_API_EMBEDDINGS ? 0 : ingress->prompt.chain_len;
-    submission->turn = api->turn;
-    submission->choices = api->n * (api->prompts ? api->prompts : 1);
-    submission->stream = api->stream;
-    submission->prompt_bytes = (double)api->prompt_bytes;
-    if (api->prompt_tokens >= 0)
-        submission->prompt_tokens = (double)api->prompt_tokens;
-    submission->extra_tokens = (double)(api->extra_tokens + api->other_tokens);
-    submission->priority = api->priority;
-    if (api->max_tokens >= 0)
-        submission->max_tokens = (double)api->max_tokens;
-}
-
-/* A positive number in a header's value, or NaN. */
-static double read_number(struct kvr_slice value)
-{
-    char text[32];
-    if (value.len == 0 || value.len >= sizeof text)
-        return (double)NAN;
-    memcpy(text, value.data, value.len);
-    text[value.len] = '\0';
-    char *end;
-    double number = strtod(text, &end);
-    return *end == '\0' && number > 0 && isfinite(number) ? number : (double)NAN;
-}
-
-int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
-                     struct kvr_slice body, struct kvr_submission *submission,
-                     struct kvr_error *error)
-{
-    kvr_router_settle(&ingress->router); /* the scan makes a new chain */
-    enum kvr_api api = kvr_slice_is(head->method, "POST") ? kvr_api_of(head->path) : KVR_API_OPAQUE;
-    *submission = (struct kvr_submission){
-        .endpoint = api == KVR_API_OPAQUE ? "other" : kvr_api_name(api),
-        .prompt_tokens = (double)NAN,
-        .max_tokens = (double)NAN,
-        .slo_ttft_ms = read_number(kvr_http_header(head, "x-kvroute-slo-ttft-ms")),
-        .tag = kvr_http_header(head, "x-kvroute-tag"),
-    };
-    /* A compressed body is nobody's to read here: it goes by load. */
-    if (api == KVR_API_OPAQUE || kvr_http_header(head, "content-encoding").len)
-        return 0;
-    int rc = kvr_api_request_scan(&ingress->api_request, api, body, &ingress->options.api,
-                                  &ingress->prompt, error);
-    if (rc)
-        return rc;
-    fill_from_body(ingress, head, submission);
-    return 0;
-}
 
 static void on_request(void *context, struct kvr_client *client, const struct kvr_request *request)
 {
@@ -102,7 +26,7 @@ static void on_request(void *context, struct kvr_client *client, const struct kv
         return;
     }
     char room[32];
-    submission.request_id = request_id(ingress, request->head, room, sizeof room);
+    submission.request_id = kvr_ingress_request_id(ingress, request->head, room, sizeof room);
     submission.received_ns = received_ns;
     kvr_exchange_begin(ingress, client, request, &submission);
     kvr_router_settle(&ingress->router);
@@ -145,7 +69,7 @@ uint32_t kvr_ingress_open(const struct kvr_ingress *ingress)
 
 /* ---- what the background reports ---- */
 
-static void fleet_changed(struct kvr_ingress *ingress)
+void kvr_ingress_fleet_changed(struct kvr_ingress *ingress)
 {
     kvr_prober_wake(&ingress->prober);
     kvr_model_list_wake(&ingress->model_list);
@@ -163,7 +87,7 @@ static void on_probed(void *context, uint32_t slot, enum kvr_probe_outcome outco
         return;
     kvr_log(KVR_LOG_INFO, "replica %s is %s, was %s", replica->name,
             kvr_operational_name(replica->operational), kvr_operational_name(before));
-    fleet_changed(ingress);
+    kvr_ingress_fleet_changed(ingress);
 }
 
 static void on_signals(void *context, uint32_t slot, const struct kvr_engine_signals *signals)
@@ -280,126 +204,12 @@ int kvr_ingress_start(struct kvr_ingress *ingress, struct kvr_error *error)
     return 0;
 }
 
-/* ---- the fleet ---- */
-
-/* host:port of a URL; KVR_E_INVALID for what is not plain http. */
-static int split_url(struct kvr_slice url, struct kvr_slice *authority, struct kvr_error *error)
-{
-    *authority = url;
-    if (url.len > 7 && strncasecmp(url.data, "http://", 7) == 0)
-        *authority = kvr_slice_make(url.data + 7, url.len - 7);
-    if (authority->len && authority->data[authority->len - 1] == '/')
-        authority->len--;
-    if (authority->len == 0 || memchr(authority->data, '/', authority->len))
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%.*s\" is not http://host:port",
-                             (int)url.len, url.data);
-    return 0;
-}
-
-static int resolve(struct kvr_ingress *ingress, struct kvr_slice authority,
-                   struct sockaddr_storage *address, struct kvr_error *error)
-{
-    char text[KVR_REPLICA_NAME_MAX];
-    if (authority.len >= sizeof text)
-        return kvr_error_set(error, KVR_E_INVALID, "replica name is too long");
-    memcpy(text, authority.data, authority.len);
-    text[authority.len] = '\0';
-    if (kvr_parse_address(text, address, NULL) == 0)
-        return 0;
-    char *colon = strrchr(text, ':');
-    if (!colon)
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" has no port", text);
-    *colon = '\0';
-    uv_getaddrinfo_t lookup;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    int rc = uv_getaddrinfo(ingress->loop->uv, &lookup, NULL, text, colon + 1, &hints);
-    if (rc)
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" cannot be resolved: %s", text,
-                             uv_strerror(rc));
-    memcpy(address, lookup.addrinfo->ai_addr, lookup.addrinfo->ai_addrlen);
-    uv_freeaddrinfo(lookup.addrinfo);
-    return 0;
-}
-
-int kvr_ingress_add_replica(struct kvr_ingress *ingress,
-                            const struct kvr_ingress_replica_spec *spec, struct kvr_error *error)
-{
-    struct kvr_slice authority;
-    struct sockaddr_storage address;
-    int rc = split_url(spec->url, &authority, error);
-    if (rc == 0)
-        rc = resolve(ingress, authority, &address, error);
-    if (rc)
-        return rc;
-    int slot = kvr_router_add_replica(&ingress->router, kvr_loop_now(),
-                                      &(struct kvr_replica_spec){.authority = authority,
-                                                                 .rank = spec->rank,
-                                                                 .weight = spec->weight,
-                                                                 .capacity = spec->capacity,
-                                                                 .any_model = spec->any_model},
-                                      error);
-    if (slot < 0)
-        return slot;
-    struct kvr_ingress_replica *replica = &ingress->replicas[slot];
-    KVR_CHECK(!replica->pool);
-    *replica = (struct kvr_ingress_replica){0};
-    replica->pool = kvr_alloc(sizeof *replica->pool);
-    kvr_upstream_pool_init(replica->pool, ingress->loop, &kvr_exchange_upstream_events,
-                           (const struct sockaddr *)&address);
-    if (ingress->options.connect_ns)
-        replica->pool->connect_ns = ingress->options.connect_ns;
-    if (ingress->options.pool_idle_ns)
-        replica->pool->idle_ns = ingress->options.pool_idle_ns;
-    if (spec->key.len)
-        replica->key = kvr_strndup(spec->key.data, spec->key.len);
-    if (spec->models_count) {
-        kvr_replica_set_models(&ingress->router.replicas, (uint32_t)slot, spec->models,
-                               spec->models_count);
-        uint64_t unix_s =
-            (uint64_t)((int64_t)kvr_loop_now() + ingress->options.router.wall_offset_ns) /
-            1000000000u;
-        kvr_model_list_fix(&ingress->model_list, (uint32_t)slot, spec->models, spec->models_count,
-                           unix_s);
-    }
-    fleet_changed(ingress);
-    return slot;
-}
-
-static void part_closed(void *context)
+void kvr_ingress_part_closed(void *context)
 {
     struct kvr_ingress *ingress = context;
     KVR_CHECK(ingress->closing_parts > 0);
     if (--ingress->closing_parts == 0 && ingress->on_closed)
         ingress->on_closed(ingress->closed_context);
-}
-
-static void on_pool_closed(struct kvr_upstream_pool *pool)
-{
-    struct kvr_ingress *ingress = pool->owner;
-    kvr_free(pool);
-    if (ingress->closing)
-        part_closed(ingress);
-    else
-        ingress->pools_closing--;
-}
-
-static void close_pool(struct kvr_ingress *ingress, uint32_t slot)
-{
-    struct kvr_ingress_replica *replica = &ingress->replicas[slot];
-    struct kvr_upstream_pool *pool = replica->pool;
-    kvr_free(replica->key);
-    *replica = (struct kvr_ingress_replica){0};
-    pool->owner = ingress;
-    pool->on_closed = on_pool_closed;
-    kvr_upstream_pool_close(pool);
-}
-
-void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot)
-{
-    kvr_router_remove_replica(&ingress->router, slot);
-    ingress->pools_closing++;
-    close_pool(ingress, slot);
-    fleet_changed(ingress);
 }
 
 /* ---- the end ---- */
@@ -431,13 +241,13 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             ingress->closing_parts++;
-    kvr_script_store_close(&ingress->scripts, ingress, part_closed);
+    kvr_script_store_close(&ingress->scripts, ingress, kvr_ingress_part_closed);
     if (ingress->options.rows.path)
-        kvr_row_log_close(&ingress->row_log, ingress, part_closed);
+        kvr_row_log_close(&ingress->row_log, ingress, kvr_ingress_part_closed);
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
-            close_pool(ingress, i);
-    part_closed(ingress);
+            kvr_ingress_close_pool(ingress, i);
+    kvr_ingress_part_closed(ingress);
 }
 
 void kvr_ingress_deinit(struct kvr_ingress *ingress)

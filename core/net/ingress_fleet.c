@@ -1,0 +1,119 @@
+/* The part of ingress.h that adds and removes replicas: names, addresses, pools of connections. */
+#include <string.h>
+
+#include "check.h"
+#include "ingress.h"
+#include "ingress_parts.h"
+#include "memory.h"
+
+/* host:port of a URL; KVR_E_INVALID for what is not plain http. */
+static int split_url(struct kvr_slice url, struct kvr_slice *authority, struct kvr_error *error)
+{
+    *authority = url;
+    if (url.len > 7 && strncasecmp(url.data, "http://", 7) == 0)
+        *authority = kvr_slice_make(url.data + 7, url.len - 7);
+    if (authority->len && authority->data[authority->len - 1] == '/')
+        authority->len--;
+    if (authority->len == 0 || memchr(authority->data, '/', authority->len))
+        return kvr_error_set(error, KVR_E_INVALID, "replica \"%.*s\" is not http://host:port",
+                             (int)url.len, url.data);
+    return 0;
+}
+
+static int resolve(struct kvr_ingress *ingress, struct kvr_slice authority,
+                   struct sockaddr_storage *address, struct kvr_error *error)
+{
+    char text[KVR_REPLICA_NAME_MAX];
+    if (authority.len >= sizeof text)
+        return kvr_error_set(error, KVR_E_INVALID, "replica name is too long");
+    memcpy(text, authority.data, authority.len);
+    text[authority.len] = '\0';
+    if (kvr_parse_address(text, address, NULL) == 0)
+        return 0;
+    char *colon = strrchr(text, ':');
+    if (!colon)
+        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" has no port", text);
+    *colon = '\0';
+    uv_getaddrinfo_t lookup;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    int rc = uv_getaddrinfo(ingress->loop->uv, &lookup, NULL, text, colon + 1, &hints);
+    if (rc)
+        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" cannot be resolved: %s", text,
+                             uv_strerror(rc));
+    memcpy(address, lookup.addrinfo->ai_addr, lookup.addrinfo->ai_addrlen);
+    uv_freeaddrinfo(lookup.addrinfo);
+    return 0;
+}
+
+int kvr_ingress_add_replica(struct kvr_ingress *ingress,
+                            const struct kvr_ingress_replica_spec *spec, struct kvr_error *error)
+{
+    struct kvr_slice authority;
+    struct sockaddr_storage address;
+    int rc = split_url(spec->url, &authority, error);
+    if (rc == 0)
+        rc = resolve(ingress, authority, &address, error);
+    if (rc)
+        return rc;
+    int slot = kvr_router_add_replica(&ingress->router, kvr_loop_now(),
+                                      &(struct kvr_replica_spec){.authority = authority,
+                                                                 .rank = spec->rank,
+                                                                 .weight = spec->weight,
+                                                                 .capacity = spec->capacity,
+                                                                 .any_model = spec->any_model},
+                                      error);
+    if (slot < 0)
+        return slot;
+    struct kvr_ingress_replica *replica = &ingress->replicas[slot];
+    KVR_CHECK(!replica->pool);
+    *replica = (struct kvr_ingress_replica){0};
+    replica->pool = kvr_alloc(sizeof *replica->pool);
+    kvr_upstream_pool_init(replica->pool, ingress->loop, &kvr_exchange_upstream_events,
+                           (const struct sockaddr *)&address);
+    if (ingress->options.connect_ns)
+        replica->pool->connect_ns = ingress->options.connect_ns;
+    if (ingress->options.pool_idle_ns)
+        replica->pool->idle_ns = ingress->options.pool_idle_ns;
+    if (spec->key.len)
+        replica->key = kvr_strndup(spec->key.data, spec->key.len);
+    if (spec->models_count) {
+        kvr_replica_set_models(&ingress->router.replicas, (uint32_t)slot, spec->models,
+                               spec->models_count);
+        uint64_t unix_s =
+            (uint64_t)((int64_t)kvr_loop_now() + ingress->options.router.wall_offset_ns) /
+            1000000000u;
+        kvr_model_list_fix(&ingress->model_list, (uint32_t)slot, spec->models, spec->models_count,
+                           unix_s);
+    }
+    kvr_ingress_fleet_changed(ingress);
+    return slot;
+}
+
+static void on_pool_closed(struct kvr_upstream_pool *pool)
+{
+    struct kvr_ingress *ingress = pool->owner;
+    kvr_free(pool);
+    if (ingress->closing)
+        kvr_ingress_part_closed(ingress);
+    else
+        ingress->pools_closing--;
+}
+
+void kvr_ingress_close_pool(struct kvr_ingress *ingress, uint32_t slot)
+{
+    struct kvr_ingress_replica *replica = &ingress->replicas[slot];
+    struct kvr_upstream_pool *pool = replica->pool;
+    kvr_free(replica->key);
+    *replica = (struct kvr_ingress_replica){0};
+    pool->owner = ingress;
+    pool->on_closed = on_pool_closed;
+    kvr_upstream_pool_close(pool);
+}
+
+void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot)
+{
+    kvr_router_remove_replica(&ingress->router, slot);
+    ingress->pools_closing++;
+    kvr_ingress_close_pool(ingress, slot);
+    kvr_ingress_fleet_changed(ingress);
+}
