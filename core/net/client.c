@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "client_body.h"
 #include "listener.h"
 #include "memory.h"
 
@@ -14,7 +15,7 @@ static struct kvr_client *client_of(struct kvr_stream *stream)
 }
 
 /* The only writer of `state`: a state is a list of the listener. */
-static void enter(struct kvr_client *client, enum kvr_client_state state)
+void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state)
 {
     struct kvr_listener *listener = client->listener;
     bool receiving = state == KVR_CLIENT_BODY || (state == KVR_CLIENT_HEAD && client->in.len);
@@ -29,7 +30,7 @@ static void enter(struct kvr_client *client, enum kvr_client_state state)
 }
 
 /* Counts the client's buffer in the listener's total; frees it when it is empty. */
-static void account(struct kvr_client *client)
+void kvr_client_account(struct kvr_client *client)
 {
     if (client->in.len == 0 && client->in.data && client->state != KVR_CLIENT_BODY)
         kvr_buffer_deinit(&client->in);
@@ -37,7 +38,8 @@ static void account(struct kvr_client *client)
     client->held = client->in.capacity;
 }
 
-static void refuse(struct kvr_client *client, uint16_t status, const char *code, const char *reason)
+void kvr_client_refuse(struct kvr_client *client, uint16_t status, const char *code,
+                       const char *reason)
 {
     struct kvr_listener *listener = client->listener;
     listener->counters.refused_requests++;
@@ -62,7 +64,7 @@ static void deliver(struct kvr_client *client, const char *data, size_t head_siz
     client->http10 = head->minor == 0;
     client->user = NULL;
     client->stalled = 0;
-    enter(client, KVR_CLIENT_ANSWERING);
+    kvr_client_enter(client, KVR_CLIENT_ANSWERING);
     struct kvr_request request = {
         .head = head,
         .head_bytes = kvr_slice_make(data, head_size),
@@ -75,7 +77,7 @@ static void deliver(struct kvr_client *client, const char *data, size_t head_siz
 }
 
 /* Same, for a request that fills client->in up to `used`; what follows is kept for the next. */
-static void deliver_owned(struct kvr_client *client, size_t used)
+void kvr_client_deliver_owned(struct kvr_client *client, size_t used)
 {
     struct kvr_buffer rest = {0};
     kvr_buffer_append(&rest, client->in.data + used, client->in.len - used);
@@ -88,97 +90,7 @@ static void deliver_owned(struct kvr_client *client, size_t used)
     kvr_buffer_deinit(&client->in); /* nothing, if the handler took it */
     client->in = rest;
     client->scanned = 0;
-    account(client);
-}
-
-/* Unchunks data[0..len) behind what client->in holds; `data` may lie further on in it. Returns how
- * many bytes were used, or a negative code after a refusal. */
-static int64_t take_chunked(struct kvr_client *client, const char *data, size_t len)
-{
-    size_t used = 0;
-    while (used < len && !kvr_chunked_done(&client->chunked)) {
-        struct kvr_slice piece;
-        int64_t n = kvr_chunked_next(&client->chunked, data + used, len - used, &piece);
-        if (n < 0) {
-            refuse(client, 400, "invalid_http", "malformed chunked body");
-            return n;
-        }
-        used += (size_t)n;
-        client->body_size += piece.len;
-        if (client->body_size > client->listener->options.body_bytes_max) {
-            refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
-            return KVR_E_LIMIT;
-        }
-        char *to = client->in.data + client->head_size + client->body_size - piece.len;
-        if (piece.len && to != piece.data)
-            memmove(to, piece.data, piece.len);
-    }
-    return (int64_t)used;
-}
-
-/* In a chunked body, client->in is [head][payload so far][raw bytes]: makes of them what can be. */
-static void advance_chunked(struct kvr_client *client, size_t raw_at)
-{
-    int64_t used = take_chunked(client, client->in.data + raw_at, client->in.len - raw_at);
-    if (used < 0)
-        return;
-    size_t end = client->head_size + client->body_size;
-    size_t rest = client->in.len - raw_at - (size_t)used;
-    memmove(client->in.data + end, client->in.data + raw_at + used, rest);
-    client->in.len = end + rest;
-    account(client);
-    if (!kvr_chunked_done(&client->chunked))
-        return;
-    struct kvr_error error;
-    int rc =
-        kvr_http_parse_request(client->in.data, client->head_size, &client->listener->head, &error);
-    KVR_CHECK(rc == 0);
-    deliver_owned(client, end);
-}
-
-static void advance_sized(struct kvr_client *client)
-{
-    size_t have = client->in.len - client->head_size;
-    if (have < client->body_left)
-        return;
-    struct kvr_error error;
-    int rc =
-        kvr_http_parse_request(client->in.data, client->head_size, &client->listener->head, &error);
-    KVR_CHECK(rc == 0);
-    deliver_owned(client, client->head_size + (size_t)client->body_left);
-}
-
-/* A head is there and its body is not: keep what came and wait. */
-static void begin_body(struct kvr_client *client, const char *data, size_t len, bool owned)
-{
-    const struct kvr_http_head *head = &client->listener->head;
-    const struct kvr_listener_options *options = &client->listener->options;
-    uint64_t wanted = head->has_length ? head->content_length : 0;
-    if (wanted > options->body_bytes_max) {
-        refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
-        return;
-    }
-    if (client->listener->held_bytes + wanted > options->bodies_total_max) {
-        refuse(client, 503, "bodies_total", "limits.bodies_total_bytes is reached");
-        return;
-    }
-    client->head_size = head->size;
-    client->body_left = wanted;
-    client->body_is_chunked = head->chunked;
-    client->chunked = (struct kvr_chunked){0};
-    client->body_size = 0;
-    if (!owned)
-        kvr_buffer_append(&client->in, data, len);
-    if (head->has_length)
-        kvr_buffer_reserve(&client->in, head->size + (size_t)wanted - client->in.len);
-    enter(client, KVR_CLIENT_BODY);
-    account(client);
-    if (head->expect_continue && head->minor == 1 && client->in.len == head->size) {
-        uv_buf_t go_on = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
-        kvr_stream_write(&client->stream, &go_on, 1);
-    }
-    if (client->body_is_chunked)
-        advance_chunked(client, head->size);
+    kvr_client_account(client);
 }
 
 /* Parses the head at the start of data. Returns its size, 0 to wait, negative after a refusal. */
@@ -189,17 +101,17 @@ static int64_t take_head(struct kvr_client *client, const char *data, size_t len
     int64_t size = kvr_http_find_head(data, len, &client->scanned, &error);
     size_t seen = size > 0 ? (size_t)size : len;
     if (size >= 0 && seen > listener->options.header_bytes_max) {
-        refuse(client, 431, "headers_too_large", "the head is over limits.header_bytes");
+        kvr_client_refuse(client, 431, "headers_too_large", "the head is over limits.header_bytes");
         return KVR_E_LIMIT;
     }
     int rc =
         size > 0 ? kvr_http_parse_request(data, (size_t)size, &listener->head, &error) : (int)size;
     if (rc == KVR_E_LIMIT) {
-        refuse(client, 431, "headers_too_many", error.text);
+        kvr_client_refuse(client, 431, "headers_too_many", error.text);
         return rc;
     }
     if (rc < 0) {
-        refuse(client, 400, "invalid_http", error.text);
+        kvr_client_refuse(client, 400, "invalid_http", error.text);
         return rc;
     }
     return size;
@@ -215,21 +127,21 @@ static size_t take_one(struct kvr_client *client, char *data, size_t len, bool o
     if (size == 0) {
         if (!owned)
             kvr_buffer_append(&client->in, data, len);
-        enter(client, KVR_CLIENT_HEAD);
-        account(client);
+        kvr_client_enter(client, KVR_CLIENT_HEAD);
+        kvr_client_account(client);
         return 0;
     }
     client->scanned = 0;
     const struct kvr_http_head *head = &client->listener->head;
     uint64_t body = head->has_length ? head->content_length : 0;
     if (head->chunked || body > len - (size_t)size) {
-        begin_body(client, data, len, owned);
+        kvr_client_begin_body(client, data, len, owned);
         return 0;
     }
     client->head_size = (size_t)size;
     size_t used = (size_t)size + (size_t)body;
     if (owned)
-        deliver_owned(client, used);
+        kvr_client_deliver_owned(client, used);
     else
         deliver(client, data, (size_t)size, (size_t)body, false);
     return used;
@@ -263,7 +175,7 @@ static void take_requests(struct kvr_client *client, char *data, size_t len)
     }
     if (len && !client->stream.closing && client->state != KVR_CLIENT_LEAVING) {
         kvr_buffer_append(&client->in, data, len);
-        account(client);
+        kvr_client_account(client);
     }
 }
 
@@ -303,17 +215,17 @@ static void on_data(struct kvr_stream *stream, char *data, size_t len)
         return;
     case KVR_CLIENT_ANSWERING:
         kvr_buffer_append(&client->in, data, len);
-        account(client);
+        kvr_client_account(client);
         limit_pipeline(client);
         return;
     case KVR_CLIENT_BODY:
         if (client->body_is_chunked) {
             size_t raw_at = client->in.len;
             kvr_buffer_append(&client->in, data, len);
-            advance_chunked(client, raw_at);
+            kvr_client_advance_chunked(client, raw_at);
         } else {
             client->in.len += len; /* it was read into place */
-            advance_sized(client);
+            kvr_client_advance_sized(client);
         }
         break;
     case KVR_CLIENT_HEAD:
@@ -397,7 +309,7 @@ void kvr_client_accept(struct kvr_listener *listener)
     }
     listener->counters.accepted++;
     read_peer(client);
-    enter(client, KVR_CLIENT_HEAD);
+    kvr_client_enter(client, KVR_CLIENT_HEAD);
     kvr_stream_start(&client->stream);
 }
 
@@ -419,12 +331,12 @@ static void answered(struct kvr_client *client, bool keep)
     KVR_CHECK(client->state != KVR_CLIENT_LEAVING);
     client->user = NULL;
     if (!keep || client->listener->stopping) {
-        enter(client, KVR_CLIENT_LEAVING);
+        kvr_client_enter(client, KVR_CLIENT_LEAVING);
         leave(client);
         return;
     }
-    enter(client, KVR_CLIENT_HEAD);
-    account(client);
+    kvr_client_enter(client, KVR_CLIENT_HEAD);
+    kvr_client_account(client);
     kvr_stream_resume(&client->stream);
     if (!client->in_handler)
         take_kept_requests(client);

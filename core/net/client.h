@@ -79,7 +79,7 @@ struct kvr_client {
     bool http10;          /* it was HTTP/1.0 */
     bool framing_chunked; /* the answer being sent in pieces is chunked */
     bool in_handler;
-    char peer[46];                 /* its address in text, without the port */
+    char peer[46]; /* its address in text, without the port */
 };
 
 /* ---- answers ---- */
