@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-static const struct kvr_usage unknown = {-1, -1, -1};
+static const struct kvr_token_usage unknown = {-1, -1, -1};
 
-void kvr_usage_merge(struct kvr_usage *usage, const struct kvr_usage *from)
+void kvr_usage_merge(struct kvr_token_usage *usage, const struct kvr_token_usage *from)
 {
     if (from->prompt_tokens >= 0)
         usage->prompt_tokens = from->prompt_tokens;
@@ -34,7 +34,7 @@ static int64_t take_count(struct kvr_json_reader *json, int64_t otherwise)
 }
 
 /* prompt_tokens_details and its like: how many came from the cache. */
-static void take_details(struct kvr_json_reader *json, struct kvr_usage *usage)
+static void take_details(struct kvr_json_reader *json, struct kvr_token_usage *usage)
 {
     struct kvr_json_span key;
     if (!kvr_json_enter_object(json)) {
@@ -64,9 +64,9 @@ bool kvr_usage_take_abort(struct kvr_json_reader *json)
 
 /* A usage object, or SGLang's meta_info, which holds the same counts. Anthropic counts a prompt in
  * three disjoint parts: read from the cache, written to it, and the rest. */
-void kvr_usage_take(struct kvr_json_reader *json, struct kvr_usage *into, bool *aborted)
+void kvr_usage_take(struct kvr_json_reader *json, struct kvr_token_usage *into, bool *aborted)
 {
-    struct kvr_usage usage = unknown;
+    struct kvr_token_usage usage = unknown;
     struct kvr_json_span key;
     int64_t apart = 0; /* prompt tokens that input_tokens leaves out */
     bool input = false;
@@ -106,9 +106,9 @@ void kvr_usage_take(struct kvr_json_reader *json, struct kvr_usage *into, bool *
 }
 
 /* llama.cpp: the prompt is what was reused and what was computed. */
-void kvr_usage_take_timings(struct kvr_json_reader *json, struct kvr_usage *into)
+void kvr_usage_take_timings(struct kvr_json_reader *json, struct kvr_token_usage *into)
 {
-    struct kvr_usage usage = unknown;
+    struct kvr_token_usage usage = unknown;
     struct kvr_json_span key;
     int64_t computed = -1;
     if (!kvr_json_enter_object(json)) {
@@ -132,7 +132,7 @@ void kvr_usage_take_timings(struct kvr_json_reader *json, struct kvr_usage *into
 
 /* The object behind `"name":` at `at`, if that is what stands there. */
 static bool take_named(struct kvr_slice tail, const char *at, const char *name,
-                       struct kvr_usage *usage)
+                       struct kvr_token_usage *usage)
 {
     const char *end = tail.data + tail.len;
     size_t len = strlen(name);
@@ -140,7 +140,7 @@ static bool take_named(struct kvr_slice tail, const char *at, const char *name,
         return false;
     for (at += len + 2; at < end && (*at == ' ' || *at == ':'); at++)
         ;
-    struct kvr_usage found = unknown;
+    struct kvr_token_usage found = unknown;
     struct kvr_json_reader json;
     kvr_json_reader_init(&json, kvr_slice_make(at, (size_t)(end - at)));
     if (strcmp(name, "timings") == 0)
@@ -152,7 +152,7 @@ static bool take_named(struct kvr_slice tail, const char *at, const char *name,
     return true;
 }
 
-void kvr_usage_read_tail(struct kvr_usage *usage, struct kvr_slice tail)
+void kvr_usage_read_tail(struct kvr_token_usage *usage, struct kvr_slice tail)
 {
     static const char *const names[] = {"usage", "timings", "meta_info"};
     if (tail.len < 2)

@@ -21,7 +21,7 @@ enum kvr_output {
 };
 
 struct kvr_usage_event {
-    struct kvr_usage usage;
+    struct kvr_token_usage usage;
     enum kvr_output output; /* of the first piece of content; NONE: no content (a role, a finish) */
     struct kvr_json_span key;  /* of that piece: its key ... */
     struct kvr_json_span text; /* ... and its string; raw.data NULL when it is no string */

@@ -41,7 +41,7 @@ struct kvr_usage_reader {
     uint64_t max_gap_ns; /* between two events with content */
     struct kvr_median gaps_ns;
     uint32_t content_events;
-    struct kvr_usage usage;
+    struct kvr_token_usage usage;
     uint32_t malformed; /* events that were no JSON object */
 
     /* The assistant's text, if the caller wants it as the next turn's prefix: decoded and appended
