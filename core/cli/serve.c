@@ -4,8 +4,8 @@
  */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "admin.h"
 #include "check.h"
@@ -161,60 +161,48 @@ static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error
     return 0;
 }
 
-static const char usage[] =
-    "usage: kvroute serve [--config FILE] [--set KEY=VALUE ...] [--replica URL ...]\n"
-    "\n"
-    "Runs the ingress: OpenAI-compatible HTTP in, routed by a Lua policy, to the replicas.\n"
-    "\n"
-    "  -c, --config FILE     a Lua file of settings (default: kvroute.lua where it exists)\n"
-    "  -r, --replica URL     adds a replica, such as http://127.0.0.1:8001; may be repeated\n"
-    "  -p, --policy NAME     routing policy (default: prefix_affinity)\n"
-    "  -l, --listen ADDR     address of the ingress (default: 127.0.0.1:8080)\n"
-    "  -s, --set KEY=VALUE   one setting by its dotted name, over the file; may be repeated\n"
-    "      --help-config     all settings with their defaults, then exit\n"
-    "  -h, --help            this text\n";
-
 static int set(struct kvr_config *config, const char *name, const char *value)
 {
     struct kvr_error error = {0};
     if (kvr_config_set(config, name, kvr_slice_of(value), &error) == 0)
         return 0;
     fprintf(stderr, "kvroute serve: %s\n", error.text);
-    return 2;
+    return KVR_EXIT_USAGE;
 }
 
-/* Flags are applied after the file, in the order given. */
-static int apply(struct kvr_config *config, int flag, const char *value)
+/* What the command line says is applied over the file. */
+struct flags {
+    const char *config, *policy, *listen;
+    struct kvr_option_list replicas, settings;
+    bool help_config;
+};
+
+static int apply_setting(struct kvr_config *config, const char *setting)
 {
     char name[128];
-    const char *equals;
-    switch (flag) {
-    case 'r':
-        snprintf(name, sizeof name, "replicas.%u.url", kvr_config_count(config, "replicas") + 1);
-        return set(config, name, value);
-    case 'p':
-        return set(config, "policy", value);
-    case 'l':
-        return set(config, "listen", value);
-    case 's':
-        equals = strchr(value, '=');
-        if (!equals || (size_t)(equals - value) >= sizeof name) {
-            fprintf(stderr, "kvroute serve: --set takes KEY=VALUE, got \"%s\"\n", value);
-            return 2;
-        }
-        snprintf(name, sizeof name, "%.*s", (int)(equals - value), value);
-        return set(config, name, equals + 1);
-    default:
-        return 0;
+    const char *equals = strchr(setting, '=');
+    if (!equals || (size_t)(equals - setting) >= sizeof name) {
+        fprintf(stderr, "kvroute serve: --set takes KEY=VALUE, got \"%s\"\n", setting);
+        return KVR_EXIT_USAGE;
     }
+    snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
+    return set(config, name, equals + 1);
 }
 
-static const struct option flags[] = {
-    {"config", required_argument, NULL, 'c'}, {"replica", required_argument, NULL, 'r'},
-    {"policy", required_argument, NULL, 'p'}, {"listen", required_argument, NULL, 'l'},
-    {"set", required_argument, NULL, 's'},    {"help-config", no_argument, NULL, 'H'},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
-};
+static int apply(struct kvr_config *config, const struct flags *flags)
+{
+    int rc = flags->policy ? set(config, "policy", flags->policy) : 0;
+    if (rc == 0 && flags->listen)
+        rc = set(config, "listen", flags->listen);
+    for (uint32_t i = 0; rc == 0 && i < flags->replicas.len; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "replicas.%u.url", kvr_config_count(config, "replicas") + 1);
+        rc = set(config, name, flags->replicas.items[i]);
+    }
+    for (uint32_t i = 0; rc == 0 && i < flags->settings.len; i++)
+        rc = apply_setting(config, flags->settings.items[i]);
+    return rc;
+}
 
 static struct kvr_config *read_config(const char *path, struct kvr_error *error)
 {
@@ -227,36 +215,49 @@ static struct kvr_config *read_config(const char *path, struct kvr_error *error)
     return config;
 }
 
-int kvr_cli_serve(int argc, char **argv)
+static int serve(int argc, char **argv)
 {
-    const char *path = access("kvroute.lua", R_OK) == 0 ? "kvroute.lua" : NULL;
-    int flag;
-    while ((flag = getopt_long(argc, argv, "c:r:p:l:s:h", flags, NULL)) != -1) {
-        if (flag == 'c')
-            path = optarg;
-        else if (flag == 'h')
-            return fputs(usage, stdout) < 0;
-        else if (flag == 'H')
-            return kvr_serve_print_settings();
-        else if (flag == '?')
-            return 2;
-    }
-    if (optind < argc) {
-        fprintf(stderr, "kvroute serve: unexpected argument \"%s\"\n", argv[optind]);
-        return 2;
-    }
+    static struct flags flags;
+    const struct kvr_option table[] = {
+        {"config", 'c', "FILE", "a Lua file of settings (kvroute.lua, where it exists)",
+         KVR_OPTION_IS_TEXT, &flags.config, 0, 0, NULL},
+        {"replica", 'r', "URL", "add a replica, such as http://127.0.0.1:8001; repeatable",
+         KVR_OPTION_IS_LIST, &flags.replicas, 0, 0, NULL},
+        {"policy", 'p', "NAME", "routing policy (prefix_affinity)", KVR_OPTION_IS_TEXT,
+         &flags.policy, 0, 0, NULL},
+        {"listen", 'l', "ADDRESS", "where requests come in (127.0.0.1:8080)", KVR_OPTION_IS_TEXT,
+         &flags.listen, 0, 0, NULL},
+        {"set", 's', "KEY=VALUE", "one setting by its dotted name, over the file; repeatable",
+         KVR_OPTION_IS_LIST, &flags.settings, 0, 0, NULL},
+        KVR_OPTION_FLAG("help-config", &flags.help_config, "all settings with their defaults"),
+        {0},
+    };
+    const struct kvr_usage usage = {
+        "serve", "[OPTION...]",
+        "Runs the ingress: OpenAI-compatible HTTP in, routed by a Lua policy, to the replicas.",
+        table};
+    int status = kvr_options_parse(&usage, argc, argv, NULL);
+    if (status != KVR_OPTIONS_GO_ON)
+        return status;
+    if (flags.help_config)
+        return kvr_serve_print_settings();
+    if (!flags.config && access("kvroute.lua", R_OK) == 0)
+        flags.config = "kvroute.lua";
     struct kvr_error error = {0};
-    struct kvr_config *config = read_config(path, &error);
+    struct kvr_config *config = read_config(flags.config, &error);
     if (!config) {
         fail(&error);
-        return 2;
+        return KVR_EXIT_USAGE;
     }
-    int rc = 0;
-    optind = 1;
-    while (rc == 0 && (flag = getopt_long(argc, argv, "c:r:p:l:s:h", flags, NULL)) != -1)
-        rc = apply(config, flag, optarg);
+    int rc = apply(config, &flags);
     if (rc == 0)
         rc = run(config);
     kvr_config_destroy(config);
     return rc;
 }
+
+const struct kvr_command kvr_command_serve = {
+    .name = "serve",
+    .summary = "the ingress: routes requests to replicas by a Lua policy",
+    .run = serve,
+};
