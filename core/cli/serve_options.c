@@ -99,6 +99,7 @@ static void read_router(struct kvr_ingress_options *options, const struct kvr_co
                 .seed = (uint64_t)kvr_config_number(config, "seed"),
             },
     };
+    options->router.wide_after = (uint64_t)kvr_config_number(config, "index.wide_after");
     options->prompt = (struct kvr_prompt_options){
         .block_bytes = options->router.block_bytes,
         .wide_after = (uint64_t)kvr_config_number(config, "index.wide_after"),

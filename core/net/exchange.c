@@ -207,9 +207,14 @@ void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
     exchange->request = ref;
     struct kvr_action action;
     bool decided = kvr_router_next_action(&ingress->router, &action);
-    KVR_CHECK(decided && action.user == exchange);
-    if (action.kind == KVR_ACTION_REJECT) {
+    KVR_CHECK(!decided || action.user == exchange);
+    if (decided && action.kind == KVR_ACTION_REJECT) {
         kvr_exchange_act(exchange, &action);
+        return;
+    }
+    if (!decided) { /* it waits for a replica */
+        keep_request(exchange, request);
+        exchange->fresh = false;
         return;
     }
     kvr_exchange_act(exchange, &action);

@@ -64,6 +64,7 @@ struct kvr_exchange {
     int connect_error;  /* why no connection could be opened */
     uint16_t status;    /* of the answer */
     bool keep_upstream; /* its head allows reuse */
+    bool told_full;     /* a replica has said 503 */
     bool resent;        /* after a stale connection */
     bool unchunk;       /* the client cannot read chunks */
     bool head_only;

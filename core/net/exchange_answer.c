@@ -209,6 +209,14 @@ static void refuse_answer(struct kvr_exchange *exchange)
     kvr_exchange_move(exchange, true, "malformed_answer");
 }
 
+/* An engine that sheds load answers 503: full, not down. Once, another is asked. */
+static bool is_full(const struct kvr_exchange *exchange, const struct kvr_http_head *head)
+{
+    struct kvr_router *router = &exchange->ingress->router;
+    return head->status == 503 && !exchange->told_full && exchange->reads_usage &&
+           kvr_router_can_move(router, exchange->request);
+}
+
 /* Bytes while the head is incomplete. Interim answers (1xx) are dropped: they are for this hop. */
 static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uint64_t now_ns)
 {
@@ -246,6 +254,11 @@ static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uin
             held->len = 0;
             return;
         }
+    }
+    if (is_full(exchange, head)) {
+        exchange->told_full = true;
+        kvr_exchange_move(exchange, false, "replica_full");
+        return;
     }
     set_framing(exchange, head);
     size_t rest = len - head->size;

@@ -103,4 +103,5 @@ void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome
     kvr_free(exchange->chain);
     kvr_exchange_destroy(exchange);
     kvr_ingress_take_rows(ingress);
+    kvr_ingress_act(ingress); /* somebody may have waited for this */
 }

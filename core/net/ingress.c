@@ -85,6 +85,7 @@ static void on_probed(void *context, uint32_t slot, enum kvr_probe_outcome outco
     kvr_router_probed(&ingress->router, kvr_loop_now(), slot, outcome, refused);
     if (replica->operational == before)
         return;
+    kvr_ingress_act(ingress);
     kvr_log(KVR_LOG_INFO, "replica %s is %s, was %s", replica->name,
             kvr_operational_name(replica->operational), kvr_operational_name(before));
     kvr_ingress_fleet_changed(ingress);
@@ -120,6 +121,7 @@ static void on_tick(uv_timer_t *timer)
     struct kvr_ingress *ingress = timer->data;
     uint64_t now = kvr_loop_now();
     kvr_router_tick(&ingress->router, now);
+    kvr_ingress_act(ingress);
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             kvr_upstream_pool_sweep(ingress->replicas[i].pool, now);

@@ -8,129 +8,6 @@
 /* Indices of router->records, and of the slots they describe. */
 enum { POLICY, SPILL, CANARY };
 
-static double milliseconds(uint64_t ns)
-{
-    return (double)ns / 1e6;
-}
-
-static double age_ms(uint64_t now_ns, uint64_t since_ns)
-{
-    return since_ns == 0 ? (double)NAN : milliseconds(now_ns > since_ns ? now_ns - since_ns : 0);
-}
-
-static bool is_excluded(const struct kvr_request_record *record, uint32_t replica)
-{
-    for (uint16_t i = 0; i < record->excluded_count; i++)
-        if (record->excluded[i] == replica)
-            return true;
-    return false;
-}
-
-static void fill_request(struct kvr_router *router, uint64_t now_ns,
-                         const struct kvr_request_record *record,
-                         const struct kvr_submission *submission)
-{
-    struct kvr_request_view *view = &router->picture.request;
-    view->now_ms = milliseconds(now_ns);
-    view->prompt_bytes = (double)record->prompt_bytes;
-    view->prompt_tokens = (double)record->prompt_tokens;
-    view->max_tokens = submission->max_tokens;
-    view->priority = submission->priority;
-    view->slo_ttft_ms = submission->slo_ttft_ms;
-    view->chain = (const struct kvr_block_key *)(const void *)submission->chain;
-    view->chain_len = submission->chain_len;
-    view->block_bytes = router->options.block_bytes;
-    view->serial = record->model->serial;
-    view->model = kvr_hash32(record->model->hash);
-    view->session = kvr_hash32(record->session);
-    view->tenant = kvr_hash32(record->tenant);
-    view->routing_key = kvr_hash32(record->routing_key);
-    view->turn = record->turn;
-    view->attempt = record->excluded_count;
-    view->stream = record->stream;
-}
-
-/* When this request's key last went to each replica, as ages in the rows. */
-static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
-                          const struct kvr_request_record *record)
-{
-    const struct kvr_model *model = record->model;
-    struct kvr_replica_view *rows = router->picture.rows;
-    uint32_t count = kvr_window_pairs(&router->keys, now_ns, kvr_hash32(record->routing_key),
-                                      router->pairs, router->options.replicas_max);
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t row = 0; row < model->members_count; row++)
-            if (rows[row].id == router->pairs[i].replica)
-                rows[row].key_age_ms = age_ms(now_ns, router->pairs[i].last_ns);
-}
-
-static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
-                     double tokens_a_block, struct kvr_replica_view *row)
-{
-    const struct kvr_replica *replica = &router->replicas.slots[slot];
-    const struct kvr_load *load = &router->loads[slot];
-    uint32_t match = router->match[slot];
-    row->id = slot;
-    row->name = (uint32_t)(replica->id >> 32) | 1;
-    row->weight = replica->weight;
-    row->ramp = kvr_replica_ramp(replica, now_ns);
-    row->in_flight = load->in_flight;
-    row->load = row->in_flight / (row->weight * row->ramp);
-    row->capacity = replica->capacity == UINT32_MAX ? (double)INFINITY : replica->capacity;
-    row->uncached_tokens = (double)load->uncached_tokens;
-    row->remote_in_flight = (double)NAN;
-    row->remote_age_ms = (double)NAN;
-    row->age_ms = age_ms(now_ns, replica->available_since_ns);
-    row->running = load->signals.running;
-    row->waiting = load->signals.waiting;
-    row->kv_usage = load->signals.kv_usage;
-    row->engine_hit_rate = load->hit_rate;
-    row->signals_age_ms = age_ms(now_ns, load->signals_ns);
-    row->match_blocks = match;
-    row->match_tokens = match * tokens_a_block;
-    row->resident_blocks = 0;
-    row->resident_tokens = (double)NAN;
-    row->ttft_ms = load->ttft_ms.value;
-    row->error_rate = load->error_rate.value;
-    row->prefill_tokens_per_s = load->prefill_tokens_per_s.value;
-    row->key_age_ms = (double)NAN;
-    row->assigned = 0;
-    row->operational = replica->operational;
-    row->administrative = replica->administrative;
-}
-
-void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
-                     const struct kvr_request_record *record,
-                     const struct kvr_submission *submission, uint32_t needs)
-{
-    struct kvr_picture *picture = &router->picture;
-    struct kvr_model *model = record->model;
-    kvr_model_refresh(&router->models, model, &router->replicas);
-    double tokens_a_block =
-        router->options.block_bytes / kvr_model_bytes_per_token(&router->models, model);
-    memset(router->match, 0, router->options.replicas_max * sizeof *router->match);
-    if ((needs & KVR_NEEDS_MATCH) && submission->chain_len)
-        kvr_prefix_index_match(&router->index, now_ns, submission->chain, submission->chain_len,
-                               router->match);
-    fill_request(router, now_ns, record, submission);
-    picture->ring = &model->ring;
-    picture->keys = needs & KVR_NEEDS_KEYS ? &router->keys : NULL;
-    picture->now_ns = now_ns;
-    for (uint32_t i = 0; i < model->members_count; i++) {
-        uint32_t slot = model->members[i];
-        const struct kvr_replica *replica = &router->replicas.slots[slot];
-        struct kvr_replica_view *row = &picture->rows[i];
-        fill_row(router, now_ns, slot, tokens_a_block, row);
-        row->available = kvr_replica_in_rotation(replica) && !is_excluded(record, slot) &&
-                         router->loads[slot].in_flight < replica->capacity;
-        picture->ids[i] = replica->id;
-        picture->weights[i] = replica->weight;
-    }
-    if ((needs & KVR_NEEDS_KEYS) && record->routing_key)
-        fill_key_ages(router, now_ns, record);
-    kvr_picture_summarise(picture, model->members_count);
-}
-
 /* A record names this replica: its slot is not given away meanwhile. */
 static void hold(struct kvr_router *router, uint32_t replica)
 {
@@ -171,18 +48,31 @@ static enum kvr_rejection why_none(const struct kvr_router *router,
 {
     const struct kvr_model *model = record->model;
     bool draining = false;
-    if (record->excluded_count)
-        return KVR_REJECT_ALL_FAILED;
     if (model->members_count == 0)
         return router->replicas.count && model->hash ? KVR_REJECT_MODEL_NOT_FOUND
                                                      : KVR_REJECT_NO_REPLICAS;
     for (uint32_t i = 0; i < model->members_count; i++) {
         const struct kvr_replica *replica = &router->replicas.slots[model->members[i]];
+        if (kvr_decide_is_excluded(record, model->members[i]))
+            continue;
         if (kvr_replica_in_rotation(replica))
             return KVR_REJECT_AT_CAPACITY;
         draining |= replica->operational != KVR_DOWN && replica->administrative == KVR_DRAINING;
     }
+    if (record->excluded_count)
+        return KVR_REJECT_ALL_FAILED;
     return draining ? KVR_REJECT_DRAINING : KVR_REJECT_NO_REPLICAS;
+}
+
+/* Waits for a replica, or is refused. */
+static void wait_or_reject(struct kvr_router *router, uint64_t now_ns,
+                           struct kvr_request_ref request, const uint64_t *chain,
+                           enum kvr_rejection otherwise)
+{
+    if (kvr_queue_add(&router->queue, &router->requests, request, chain, now_ns))
+        return;
+    bool full = router->queue.options.max != 0;
+    kvr_decide_reject(router, now_ns, request, full ? KVR_REJECT_QUEUE_FULL : otherwise);
 }
 
 static void note_candidates(struct kvr_request_record *record, const struct kvr_view *view)
@@ -209,6 +99,10 @@ static uint32_t ask_policy(struct kvr_router *router, struct kvr_request_record 
         return decision->index;
     if (rc == 0 && decision->verdict == KVR_VERDICT_REJECT)
         return KVR_NO_REPLICA;
+    /* Without a queue nobody can wait: HOLD is then no opinion. */
+    if (rc == 0 && decision->verdict == KVR_VERDICT_HOLD && router->queue.options.max)
+        return KVR_NO_REPLICA;
+    decision->verdict = KVR_VERDICT_PICK;
     record->fallback = true;
     router->metrics.fallbacks++;
     decision->affine = false;
@@ -254,7 +148,7 @@ static void forget_decision(struct kvr_router *router, struct kvr_request_record
 }
 
 static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
-                     const struct kvr_submission *submission, uint32_t index, uint16_t reason)
+                     const uint64_t *chain, uint32_t index, uint16_t reason)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     const struct kvr_replica_view *row = &router->picture.rows[index];
@@ -273,10 +167,10 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     router->metrics.decisions[reason]++;
     if ((router->needs & KVR_NEEDS_KEYS) && record->routed && record->routing_key)
         kvr_window_add(&router->keys, now_ns, kvr_hash32(record->routing_key), row->id, 1);
-    if ((router->needs & KVR_NEEDS_MATCH) && record->routed && submission->chain_len) {
+    if ((router->needs & KVR_NEEDS_MATCH) && record->routed && record->chain_len) {
         router->pending.request = request;
-        router->pending.chain = submission->chain;
-        router->pending.len = submission->chain_len;
+        router->pending.chain = chain;
+        router->pending.len = record->chain_len;
         router->pending.replica = row->id;
         router->pending.now_ns = now_ns;
     }
@@ -288,27 +182,31 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
 
 /* Paths that are no generation go to any healthy replica: by load, asking no script. */
 static void decide_opaque(struct kvr_router *router, uint64_t now_ns,
-                          struct kvr_request_ref request, const struct kvr_submission *submission)
+                          struct kvr_request_ref request, const uint64_t *chain)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     uint32_t index = kvr_fallback_pick(&router->picture.view, record->model->serial);
-    dispatch(router, now_ns, request, submission, index, router->reason_opaque);
+    dispatch(router, now_ns, request, chain, index, router->reason_opaque);
 }
 
 void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
-                const struct kvr_submission *submission)
+                const uint64_t *chain)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     forget_decision(router, record);
     uint32_t needs = record->routed ? router->needs : 0;
-    kvr_decide_view(router, now_ns, record, submission, needs);
+    kvr_decide_view(router, now_ns, record, chain, needs);
     note_candidates(record, &router->picture.view);
     if (router->picture.view.available == 0) {
-        kvr_decide_reject(router, now_ns, request, why_none(router, record));
+        enum kvr_rejection why = why_none(router, record);
+        if (why == KVR_REJECT_AT_CAPACITY)
+            wait_or_reject(router, now_ns, request, chain, why);
+        else
+            kvr_decide_reject(router, now_ns, request, why);
         return;
     }
     if (!record->routed) {
-        decide_opaque(router, now_ns, request, submission);
+        decide_opaque(router, now_ns, request, chain);
         return;
     }
     record->policy = router->records[record->canary ? CANARY : POLICY];
@@ -316,11 +214,15 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
         record->policy->references++;
     struct kvr_decision decision = {.verdict = KVR_VERDICT_NONE};
     uint32_t index = ask_policy(router, record, &decision);
+    if (decision.verdict == KVR_VERDICT_HOLD) {
+        wait_or_reject(router, now_ns, request, chain, KVR_REJECT_AT_CAPACITY);
+        return;
+    }
     if (index == KVR_NO_REPLICA) {
         kvr_decide_reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
         return;
     }
     if (decision.affine)
         index = ask_spill(router, record, index, &decision);
-    dispatch(router, now_ns, request, submission, index, decision.reason);
+    dispatch(router, now_ns, request, chain, index, decision.reason);
 }

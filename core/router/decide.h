@@ -5,10 +5,14 @@
 
 #include "router.h"
 
-/* Decides for an open request and queues its action. `submission` carries the chain. */
+/* Decides for an open request: its action is queued, or it waits. `chain` has record->chain_len. */
 void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
-                const struct kvr_submission *submission);
+                const uint64_t *chain);
+/* Decides for one request of the queue that can go now, if there is one. */
+void kvr_decide_waiting(struct kvr_router *router);
 
+/* That replica has failed this request already. */
+bool kvr_decide_is_excluded(const struct kvr_request_record *record, uint32_t replica);
 /* Queues a refusal. */
 void kvr_decide_reject(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                        enum kvr_rejection rejection);
@@ -17,8 +21,8 @@ void kvr_decide_release(struct kvr_router *router, uint32_t replica);
 
 /* Fills router->picture with what a decision for this request would see. */
 void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
-                     const struct kvr_request_record *record,
-                     const struct kvr_submission *submission, uint32_t needs);
+                     const struct kvr_request_record *record, const uint64_t *chain,
+                     uint32_t needs);
 
 /* The decision that cannot fail: least in flight over its weight, ties rotated by serial. Returns a
  * row or KVR_NO_REPLICA when none is available. */

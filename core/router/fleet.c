@@ -42,6 +42,8 @@ void kvr_router_probed(struct kvr_router *router, uint64_t now_ns, uint32_t slot
     bool changed = kvr_health_probed(&router->health, slot, outcome, now_ns);
     if (refused)
         changed |= kvr_health_broke(&router->health, slot, now_ns);
+    router->now_ns = now_ns;
+    router->queue.epoch += changed;
     if (changed && router->replicas.slots[slot].operational == KVR_DOWN)
         kvr_prefix_index_purge(&router->index, slot);
 }
@@ -59,6 +61,8 @@ void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slo
 
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns)
 {
+    router->now_ns = now_ns;
+    router->queue.epoch++; /* ramps, reloads: whatever may let a waiting request go */
     kvr_health_tick(&router->health, now_ns);
     return kvr_health_next_time(&router->health, now_ns);
 }

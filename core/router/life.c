@@ -32,7 +32,7 @@ void kvr_router_believe(struct kvr_router *router, uint64_t now_ns, struct kvr_r
 void kvr_router_sent(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
-    if (record->sent_ns == 0)
+    if (record->sent_ns == 0 && record->waited_ns == 0)
         kvr_histogram_add(&router->metrics.overhead_us, (now_ns - record->received_ns) / 1000);
     record->sent_ns = now_ns;
     kvr_observe(router, now_ns, record, KVR_SEEN_DISPATCHED, NULL);
@@ -85,6 +85,7 @@ static void leave_replica(struct kvr_router *router, uint64_t now_ns,
     if (record->replica == KVR_NO_REPLICA || record->ticket.generation == 0)
         return;
     kvr_ledger_close(&router->ledger, record->ticket);
+    router->queue.epoch++;
     record->ticket = (struct kvr_ticket){0, 0};
     if (!same_replica(router, record))
         return;
@@ -98,6 +99,7 @@ void kvr_router_failed(struct kvr_router *router, uint64_t now_ns, struct kvr_re
                        bool replica_fault, const struct kvr_submission *again)
 {
     kvr_router_settle(router);
+    router->now_ns = now_ns;
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     KVR_CHECK(record->replica != KVR_NO_REPLICA && !record->got_first_byte);
     kvr_observe(router, now_ns, record, KVR_SEEN_FAILED, NULL);
@@ -114,7 +116,7 @@ void kvr_router_failed(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     }
     record->moves++;
     router->metrics.moves++;
-    kvr_decide(router, now_ns, request, again);
+    kvr_decide(router, now_ns, request, again->chain);
 }
 
 /* The row has named them: their slots may be given away. */
@@ -133,7 +135,7 @@ static void count_belief(struct kvr_router *router, const struct kvr_request_rec
         ending->prompt_tokens <= 0 || record->prompt_bytes <= 0)
         return;
     /* In engine tokens, by this request's own ratio of bytes to tokens. */
-    double bytes = (double)record->match_blocks * router->options.block_bytes;
+    double bytes = kvr_router_block_bytes(router, record->match_blocks);
     double predicted = bytes * (double)ending->prompt_tokens / (double)record->prompt_bytes;
     uint64_t believed = (uint64_t)(predicted + 0.5);
     uint64_t actual = (uint64_t)ending->cached_tokens;
@@ -168,6 +170,9 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
                        const struct kvr_ending *ending)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
+    router->now_ns = now_ns;
+    if (record->queued)
+        kvr_queue_remove(&router->queue, &router->requests, record, now_ns);
     count_ending(router, ending);
     if (record->replica != KVR_NO_REPLICA)
         kvr_histogram_add(&router->metrics.total_us, (now_ns - record->received_ns) / 1000);
@@ -183,5 +188,6 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     kvr_script_record_release(record->policy);
     kvr_script_record_release(record->spill);
     kvr_free(record->tag);
+    kvr_free(record->chain);
     kvr_request_close(&router->requests, request);
 }

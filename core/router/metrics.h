@@ -10,7 +10,7 @@
 #include "reason.h"
 
 #define KVR_OUTCOMES   4
-#define KVR_REJECTIONS 7
+#define KVR_REJECTIONS 9
 
 /* Belief against fact, over requests for which both are known; never netted (see rows). */
 struct kvr_belief_counts {

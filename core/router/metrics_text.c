@@ -12,7 +12,10 @@ const char *kvr_metrics_rejection_name(enum kvr_rejection rejection)
         [KVR_REJECT_BY_POLICY] = "refused_by_policy",
         [KVR_REJECT_ALL_FAILED] = "all_replicas_failed",
         [KVR_REJECT_REQUESTS_MAX] = "too_many_requests",
+        [KVR_REJECT_QUEUE_FULL] = "queue_full",
+        [KVR_REJECT_QUEUE_DEADLINE] = "queue_deadline",
     };
+    KVR_CHECK(rejection < KVR_REJECTIONS && names[rejection]);
     return names[rejection];
 }
 
@@ -127,6 +130,11 @@ void kvr_metrics_text_requests(const struct kvr_router *router, struct kvr_prom_
                    "Requests that may be open at once.");
     kvr_prom_gauge(prom, "tickets_open", router->ledger.open,
                    "Requests that a replica holds now; the sum of replica_in_flight.");
+    kvr_prom_gauge(prom, "queue_requests", router->queue.count,
+                   "Requests that wait for a replica.");
+    kvr_prom_gauge(prom, "queue_requests_limit", router->queue.options.max,
+                   "Requests that may wait; 0: none, they are refused at once.");
+    kvr_prom_counter(prom, "queued_requests_total", router->queue.queued, "Requests that waited.");
     write_decisions(metrics, prom);
     write_volume(metrics, prom);
     write_belief(&metrics->belief, prom);

@@ -81,7 +81,15 @@ struct kvr_request_record {
     bool routed, stream, canary, fallback, got_first_byte, got_first_token;
     uint16_t upstream_status;
     uint32_t turn, choices;
-    uint32_t match_blocks, declined_match_blocks, chain_len;
+    uint32_t match_blocks, declined_match_blocks;
+    uint32_t chain_len;
+    uint64_t *chain;                     /* its own copy, once it has waited; else NULL */
+    uint32_t queue_next, queue_previous; /* slots, while it waits */
+    bool queued;
+    uint64_t queue_epoch; /* of the queue, when it was last tried */
+    uint64_t queued_ns;   /* since when it waits */
+    uint64_t waited_ns;   /* over all its waits */
+    float priority, slo_ttft_ms;
     uint32_t uncached_tokens; /* as put on the ticket */
     float prompt_bytes, prompt_tokens, max_tokens;
     float chosen_in_flight, declined_in_flight, min_in_flight, mean_in_flight;

@@ -51,6 +51,7 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_picture_init(&router->picture, o->replicas_max);
     kvr_request_table_init(&router->requests, o->requests_max);
     kvr_block_ids_init(&router->block_ids, 0);
+    kvr_queue_init(&router->queue, &o->queue);
     router->match = kvr_alloc_zero(o->replicas_max, sizeof *router->match);
     router->policy = kvr_slot_create(KVR_SCRIPT_POLICY, &router->picture, o->seed);
     router->spill = kvr_slot_create(KVR_SCRIPT_SPILL, &router->picture, o->seed + 1);
@@ -135,6 +136,8 @@ static void open_record(struct kvr_router *router, struct kvr_request_record *re
     record->prompt_bytes = (float)submission->prompt_bytes;
     record->prompt_tokens = (float)estimate_tokens(router, record->model, submission);
     record->max_tokens = (float)submission->max_tokens;
+    record->priority = (float)submission->priority;
+    record->slo_ttft_ms = (float)submission->slo_ttft_ms;
     record->received_ns = submission->received_ns;
 }
 
@@ -142,6 +145,7 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
                                          const struct kvr_submission *submission)
 {
     kvr_router_settle(router);
+    router->now_ns = now_ns;
     struct kvr_request_ref ref = kvr_request_open(&router->requests);
     router->metrics.submitted++;
     router->sequence++;
@@ -153,12 +157,14 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
     open_record(router, record, submission);
     record->canary = submission->routed && is_canary(router, submission);
     router->metrics.canary += record->canary;
-    kvr_decide(router, now_ns, ref, submission);
+    kvr_decide(router, now_ns, ref, submission->chain);
     return ref;
 }
 
 bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action)
 {
+    if (router->actions_count == 0 && router->queue.count)
+        kvr_decide_waiting(router);
     if (router->actions_count == 0)
         return false;
     *action = router->actions[router->actions_first];
@@ -166,6 +172,11 @@ bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action
         (router->actions_first + 1) % (sizeof router->actions / sizeof router->actions[0]);
     router->actions_count--;
     return true;
+}
+
+void kvr_router_changed(struct kvr_router *router)
+{
+    router->queue.epoch++;
 }
 
 void kvr_router_settle(struct kvr_router *router)
@@ -203,4 +214,10 @@ void kvr_router_verify(const struct kvr_router *router)
     }
     KVR_CHECK(open == router->requests.open);
     KVR_CHECK(dispatched == router->ledger.open);
+    uint32_t waiting = 0;
+    for (uint32_t slot = router->queue.first; slot != KVR_QUEUE_END; waiting++) {
+        KVR_CHECK(router->requests.records[slot].queued);
+        slot = router->requests.records[slot].queue_next;
+    }
+    KVR_CHECK(waiting == router->queue.count);
 }

@@ -29,6 +29,8 @@
 #include "metrics.h"
 #include "model_table.h"
 #include "prefix_index.h"
+#include "prompt.h"
+#include "queue.h"
 #include "replica.h"
 #include "request.h"
 #include "slot.h"
@@ -48,6 +50,8 @@ struct kvr_router_options {
     bool rows;                   /* write a row a request */
     bool row_blocks;             /* with its block chain */
     uint64_t hit_rate_window_ns; /* default 10 s */
+    uint64_t wide_after; /* canonical bytes after which blocks are KVR_PROMPT_WIDE_BYTES; 0 never */
+    struct kvr_queue_options queue;
     struct kvr_health_options health;
     struct kvr_prefix_index_options index;
 };
@@ -64,7 +68,9 @@ enum kvr_rejection {
     KVR_REJECT_MODEL_NOT_FOUND, /* 404 model_not_found */
     KVR_REJECT_BY_POLICY,       /* 503 refused_by_policy */
     KVR_REJECT_ALL_FAILED,      /* 502 all_replicas_failed: moves used up */
-    KVR_REJECT_REQUESTS_MAX,    /* 503 too_many_requests_open */
+    KVR_REJECT_REQUESTS_MAX,    /* 503 too_many_requests */
+    KVR_REJECT_QUEUE_FULL,      /* 429 queue_full: as many wait as may */
+    KVR_REJECT_QUEUE_DEADLINE,  /* 503 queue_deadline: it has waited too long */
 };
 
 struct kvr_action {
@@ -91,10 +97,13 @@ struct kvr_router {
     struct kvr_slot *canary;              /* empty when off */
     struct kvr_script_record *records[3]; /* of what is in force, by slot: policy, spill, canary */
     struct kvr_request_table requests;
+    struct kvr_queue queue;
     struct kvr_metrics metrics;
     struct kvr_block_ids block_ids; /* of the chains that rows show */
     struct kvr_buffer rows;         /* finished rows, one JSON line each; the driver takes them */
-    struct kvr_action actions[4];   /* ring: each event yields at most one */
+    struct kvr_action actions[4];   /* ring: each event yields at most one; the queue adds one at a
+                                       time, when the others have been taken */
+    uint64_t now_ns;                /* of the last event */
     uint32_t actions_first, actions_count;
     struct { /* what settle still has to enter */
         struct kvr_request_ref request;
@@ -125,7 +134,7 @@ void kvr_router_probed(struct kvr_router *router, uint64_t now_ns, uint32_t slot
 /* A reading of its metrics page; a restart voids its beliefs. */
 void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
                         const struct kvr_engine_signals *signals);
-/* Ends ramps; returns when it wants to be called again at the latest. */
+/* Ends ramps and waits; returns when it wants to be called again at the latest. */
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
 
 /* ---- the scripts ---- */
@@ -166,6 +175,7 @@ struct kvr_submission {
 /* Takes a request in and decides. The action is next in kvr_router_next_action. */
 struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now_ns,
                                          const struct kvr_submission *submission);
+/* Also decides for requests that waited, once something has changed: call it after every event. */
 bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action);
 /* Enters in the index what the last decision admitted. */
 void kvr_router_settle(struct kvr_router *router);
@@ -197,6 +207,14 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
 /* What the response headers show; valid until finish. */
 const struct kvr_request_record *kvr_router_request(const struct kvr_router *router,
                                                     struct kvr_request_ref request);
+
+/* Something that a waiting request may have waited for has changed without an event above: an
+ * administrative state, a weight. */
+void kvr_router_changed(struct kvr_router *router);
+/* Could this request, now on a replica, go to another? */
+bool kvr_router_can_move(struct kvr_router *router, struct kvr_request_ref request);
+/* Canonical prompt bytes of so many leading blocks. */
+double kvr_router_block_bytes(const struct kvr_router *router, uint32_t blocks);
 
 /* Every open request, ticket and load agrees; dies if not. For tests and simulation. */
 void kvr_router_verify(const struct kvr_router *router);

@@ -107,6 +107,10 @@ static void put_times(struct row *row, const struct kvr_router *router, uint64_t
     PUT(row, "{\"started_ms\":");
     put_thousandths(row, unix_us);
     UINT_FIELD(row, "sequence", record->sequence);
+    if (record->waited_ns) {
+        PUT(row, ",\"waited_ms\":");
+        put_thousandths(row, record->waited_ns / 1000);
+    }
     SINCE_FIELD(row, "decided_ms", record->received_ns, record->decided_ns);
     SINCE_FIELD(row, "overhead_ms", record->received_ns, record->sent_ns);
     SINCE_FIELD(row, "first_byte_ms", record->received_ns, record->first_byte_ns);

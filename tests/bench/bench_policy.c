@@ -119,7 +119,7 @@ static void fill_view(struct fleet *fleet, uint64_t now)
     struct kvr_picture *picture = &fleet->router.picture;
     uint32_t serial = ++fleet->record->model->serial;
     fleet->chain[15] = fleet->record->session = kvr_mix64(serial);
-    kvr_decide_view(&fleet->router, now, fleet->record, &fleet->submission, 0);
+    kvr_decide_view(&fleet->router, now, fleet->record, fleet->chain, 0);
     const uint32_t *matches = &fleet->matches[(serial % PATTERNS) * fleet->replicas];
     for (uint32_t i = 0; i < fleet->replicas; i++) {
         picture->rows[i].match_blocks = matches[i];

@@ -278,6 +278,145 @@ static void test_the_table_of_requests_is_bounded(void **state)
     free_router(router);
 }
 
+static struct kvr_router *make_queueing_router(enum kvr_queue_order order)
+{
+    struct kvr_router *router = make_router(2);
+    kvr_queue_init(&router->queue,
+                   &(struct kvr_queue_options){.max = 3, .deadline_ns = 10ull * S, .order = order});
+    router->replicas.slots[0].capacity = router->replicas.slots[1].capacity = 1;
+    return router;
+}
+
+static void expect_waiting(struct kvr_router *router, uint64_t now,
+                           const struct kvr_submission *what, struct kvr_request_ref *ref)
+{
+    struct kvr_action action;
+    *ref = kvr_router_submit(router, now, what);
+    assert_false(kvr_router_next_action(router, &action));
+}
+
+static void test_the_queue_goes_in_order(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_FIFO);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &what), b = submit(router, S, &what), next;
+    struct kvr_request_ref c, d, e;
+    what.prompt_bytes = 4000;
+    expect_waiting(router, S, &what, &c);
+    what.prompt_bytes = 40;
+    expect_waiting(router, S, &what, &d);
+    expect_waiting(router, S, &what, &e);
+    next = submit(router, S, &what);
+    assert_int_equal(next.rejection, KVR_REJECT_QUEUE_FULL);
+    kvr_router_finish(router, S, next.request, &success);
+    kvr_router_verify(router);
+    kvr_router_finish(router, 2ull * S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, c.slot);
+    assert_int_equal(next.replica, a.replica);
+    assert_int_equal(kvr_router_request(router, c)->waited_ns, S);
+    assert_false(kvr_router_next_action(router, &next));
+    kvr_router_finish(router, 2ull * S, d, &success); /* its client went away */
+    kvr_router_finish(router, 3ull * S, b.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, e.slot);
+    kvr_router_finish(router, 3ull * S, c, &success);
+    kvr_router_finish(router, 3ull * S, e, &success);
+    assert_int_equal(router->queue.count, 0);
+    free_router(router);
+}
+
+static void test_the_queue_may_take_the_shortest(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_SHORTEST);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &what), b = submit(router, S, &what), next;
+    struct kvr_request_ref long_one, short_one;
+    what.prompt_bytes = 4000;
+    expect_waiting(router, S, &what, &long_one);
+    what.prompt_bytes = 40;
+    expect_waiting(router, S, &what, &short_one);
+    kvr_router_finish(router, S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, short_one.slot);
+    kvr_router_finish(router, S, b.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, long_one.slot);
+    kvr_router_finish(router, S, short_one, &success);
+    kvr_router_finish(router, S, long_one, &success);
+    free_router(router);
+}
+
+static void test_waiting_has_a_deadline_and_a_chain(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_FIFO);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[10];
+    make_chain(chain, 10, 1);
+    struct kvr_submission what = submission(chain, 10);
+    struct kvr_action a = submit(router, S, &what), b = submit(router, S, &what), next;
+    struct kvr_request_ref c, d;
+    expect_waiting(router, S, &what, &c);
+    memset(chain, 0xee, sizeof chain); /* the driver scans another request */
+    expect_waiting(router, 5ull * S, &what, &d);
+    kvr_router_finish(router, 6ull * S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, c.slot);
+    assert_int_equal(kvr_router_request(router, c)->match_blocks, 10);
+    kvr_router_tick(router, 14ull * S);
+    assert_false(kvr_router_next_action(router, &next));
+    kvr_router_tick(router, 15ull * S);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, d.slot);
+    assert_int_equal(next.rejection, KVR_REJECT_QUEUE_DEADLINE);
+    kvr_router_finish(router, 15ull * S, d, &success);
+    kvr_router_finish(router, 15ull * S, b.request, &success);
+    kvr_router_finish(router, 15ull * S, c, &success);
+    assert_int_equal(router->queue.expired, 1);
+    free_router(router);
+}
+
+static void test_hold_waits_for_a_change(void **state)
+{
+    (void)state;
+    static const char holding[] = "local P = { api = 1, name = 'holding' }\n"
+                                  "function P.pick(request, view)\n"
+                                  "  if view.total_in_flight > 0 then return kvr.HOLD end\n"
+                                  "  return kvr.least(), 'free'\n"
+                                  "end\n"
+                                  "return P\n";
+    struct kvr_router *router = make_router(2);
+    kvr_queue_init(&router->queue, &(struct kvr_queue_options){.max = 3});
+    load(router, KVR_ROLE_POLICY, holding);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &what), next;
+    struct kvr_request_ref b;
+    expect_waiting(router, S, &what, &b);
+    kvr_router_tick(router, 2ull * S); /* something may have changed: asked again, and held again */
+    assert_false(kvr_router_next_action(router, &next));
+    assert_int_equal(router->queue.count, 1);
+    kvr_router_finish(router, 3ull * S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, b.slot);
+    kvr_router_finish(router, 3ull * S, b, &success);
+    free_router(router);
+}
+
+static void test_bytes_of_wide_blocks(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(1);
+    assert_float_equal(kvr_router_block_bytes(router, 100), 6400, 0);
+    router->options.wide_after = 1000; /* the 17th block starts behind it */
+    assert_float_equal(kvr_router_block_bytes(router, 15), 960, 0);
+    assert_float_equal(kvr_router_block_bytes(router, 16), 1024, 0);
+    assert_float_equal(kvr_router_block_bytes(router, 18), 1024 + 2 * 256, 0);
+    free_router(router);
+}
+
 static size_t count_lines(const struct kvr_buffer *rows)
 {
     size_t lines = 0;
@@ -392,6 +531,11 @@ int main(void)
         cmocka_unit_test(test_going_down_voids_beliefs),
         cmocka_unit_test(test_rejections_tell_why),
         cmocka_unit_test(test_the_table_of_requests_is_bounded),
+        cmocka_unit_test(test_the_queue_goes_in_order),
+        cmocka_unit_test(test_the_queue_may_take_the_shortest),
+        cmocka_unit_test(test_waiting_has_a_deadline_and_a_chain),
+        cmocka_unit_test(test_hold_waits_for_a_change),
+        cmocka_unit_test(test_bytes_of_wide_blocks),
         cmocka_unit_test(test_random_lives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

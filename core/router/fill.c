@@ -1,0 +1,138 @@
+/* The part of decide.h that fills the view: facts of the request and of each replica, as one
+ * decision sees them. */
+#include <math.h>
+#include <string.h>
+
+#include "decide.h"
+
+double kvr_router_block_bytes(const struct kvr_router *router, uint32_t blocks)
+{
+    double narrow = router->options.block_bytes;
+    double until = router->options.wide_after ? (double)router->options.wide_after : 1e18;
+    double bytes = blocks * narrow;
+    if (bytes <= until)
+        return bytes;
+    /* Blocks that start at or after `until` are wide. */
+    double narrow_blocks = ceil(until / narrow);
+    return narrow_blocks * narrow + (blocks - narrow_blocks) * KVR_PROMPT_WIDE_BYTES;
+}
+
+static double milliseconds(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static double age_ms(uint64_t now_ns, uint64_t since_ns)
+{
+    return since_ns == 0 ? (double)NAN : milliseconds(now_ns > since_ns ? now_ns - since_ns : 0);
+}
+
+bool kvr_decide_is_excluded(const struct kvr_request_record *record, uint32_t replica)
+{
+    for (uint16_t i = 0; i < record->excluded_count; i++)
+        if (record->excluded[i] == replica)
+            return true;
+    return false;
+}
+
+static void fill_request(struct kvr_router *router, uint64_t now_ns,
+                         const struct kvr_request_record *record, const uint64_t *chain)
+{
+    struct kvr_request_view *view = &router->picture.request;
+    view->now_ms = milliseconds(now_ns);
+    view->prompt_bytes = (double)record->prompt_bytes;
+    view->prompt_tokens = (double)record->prompt_tokens;
+    view->max_tokens = (double)record->max_tokens;
+    view->priority = (double)record->priority;
+    view->slo_ttft_ms = (double)record->slo_ttft_ms;
+    view->chain = (const struct kvr_block_key *)(const void *)chain;
+    view->chain_len = record->chain_len;
+    view->block_bytes = router->options.block_bytes;
+    view->serial = record->model->serial;
+    view->model = kvr_hash32(record->model->hash);
+    view->session = kvr_hash32(record->session);
+    view->tenant = kvr_hash32(record->tenant);
+    view->routing_key = kvr_hash32(record->routing_key);
+    view->turn = record->turn;
+    view->attempt = record->excluded_count;
+    view->stream = record->stream;
+}
+
+/* When this request's key last went to each replica, as ages in the rows. */
+static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
+                          const struct kvr_request_record *record)
+{
+    const struct kvr_model *model = record->model;
+    struct kvr_replica_view *rows = router->picture.rows;
+    uint32_t count = kvr_window_pairs(&router->keys, now_ns, kvr_hash32(record->routing_key),
+                                      router->pairs, router->options.replicas_max);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t row = 0; row < model->members_count; row++)
+            if (rows[row].id == router->pairs[i].replica)
+                rows[row].key_age_ms = age_ms(now_ns, router->pairs[i].last_ns);
+}
+
+static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
+                     double bytes_per_token, struct kvr_replica_view *row)
+{
+    const struct kvr_replica *replica = &router->replicas.slots[slot];
+    const struct kvr_load *load = &router->loads[slot];
+    uint32_t match = router->match[slot];
+    row->id = slot;
+    row->name = (uint32_t)(replica->id >> 32) | 1;
+    row->weight = replica->weight;
+    row->ramp = kvr_replica_ramp(replica, now_ns);
+    row->in_flight = load->in_flight;
+    row->load = row->in_flight / (row->weight * row->ramp);
+    row->capacity = replica->capacity == UINT32_MAX ? (double)INFINITY : replica->capacity;
+    row->uncached_tokens = (double)load->uncached_tokens;
+    row->remote_in_flight = (double)NAN;
+    row->remote_age_ms = (double)NAN;
+    row->age_ms = age_ms(now_ns, replica->available_since_ns);
+    row->running = load->signals.running;
+    row->waiting = load->signals.waiting;
+    row->kv_usage = load->signals.kv_usage;
+    row->engine_hit_rate = load->hit_rate;
+    row->signals_age_ms = age_ms(now_ns, load->signals_ns);
+    row->match_blocks = match;
+    row->match_tokens = kvr_router_block_bytes(router, match) / bytes_per_token;
+    row->resident_blocks = 0;
+    row->resident_tokens = (double)NAN;
+    row->ttft_ms = load->ttft_ms.value;
+    row->error_rate = load->error_rate.value;
+    row->prefill_tokens_per_s = load->prefill_tokens_per_s.value;
+    row->key_age_ms = (double)NAN;
+    row->assigned = 0;
+    row->operational = replica->operational;
+    row->administrative = replica->administrative;
+}
+
+void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
+                     const struct kvr_request_record *record, const uint64_t *chain, uint32_t needs)
+{
+    struct kvr_picture *picture = &router->picture;
+    struct kvr_model *model = record->model;
+    kvr_model_refresh(&router->models, model, &router->replicas);
+    double bytes_per_token = kvr_model_bytes_per_token(&router->models, model);
+    memset(router->match, 0, router->options.replicas_max * sizeof *router->match);
+    if ((needs & KVR_NEEDS_MATCH) && record->chain_len)
+        kvr_prefix_index_match(&router->index, now_ns, chain, record->chain_len, router->match);
+    fill_request(router, now_ns, record, chain);
+    picture->ring = &model->ring;
+    picture->keys = needs & KVR_NEEDS_KEYS ? &router->keys : NULL;
+    picture->now_ns = now_ns;
+    for (uint32_t i = 0; i < model->members_count; i++) {
+        uint32_t slot = model->members[i];
+        const struct kvr_replica *replica = &router->replicas.slots[slot];
+        struct kvr_replica_view *row = &picture->rows[i];
+        fill_row(router, now_ns, slot, bytes_per_token, row);
+        row->available = kvr_replica_in_rotation(replica) &&
+                         !kvr_decide_is_excluded(record, slot) &&
+                         router->loads[slot].in_flight < replica->capacity;
+        picture->ids[i] = replica->id;
+        picture->weights[i] = replica->weight;
+    }
+    if ((needs & KVR_NEEDS_KEYS) && record->routing_key)
+        fill_key_ages(router, now_ns, record);
+    kvr_picture_summarise(picture, model->members_count);
+}
