@@ -445,8 +445,7 @@ static bool may_mount;
  * whatever happens. */
 static void isolate(void)
 {
-    may_mount =
-        unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+    may_mount = unshare(CLONE_NEWNS) == 0 && mount("none", "/", "", MS_REC | MS_PRIVATE, "") == 0;
 }
 
 static void disk_that_fills_up_and_empties(void **state)
