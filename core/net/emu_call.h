@@ -1,0 +1,76 @@
+/* One answer of an emulated replica, from the request to its last byte: it owns the words
+ * (emu_answer), the way out (emu_output) and one engine request for each output.
+ *
+ *   begun ──> every output accepted ──> tokens ... ──> last one finished ──> sent
+ *      \            (head of a stream)                                       |
+ *       \── refused: an error instead                                        v
+ *        \─────── client gone, fault, engine died ─────────────────────>  freed
+ *
+ * It is freed in one place, and its engine requests end with it. */
+#ifndef KVR_EMU_CALL_H
+#define KVR_EMU_CALL_H
+
+#include <stdint.h>
+
+#include "emu_answer.h"
+#include "emu_log.h"
+#include "emu_output.h"
+#include "live_engine.h"
+
+struct kvr_replica_server;
+struct kvr_emu_shape;
+struct kvr_emu_visit;
+struct kvr_emu_call;
+
+/* One output at the engine; beside answer.choices of the same index. */
+struct kvr_emu_job {
+    struct kvr_live_request live;
+    struct kvr_emu_call *call;
+    uint64_t *blocks; /* owned; hashes of its prompt, until the engine has them */
+};
+
+struct kvr_emu_call {
+    struct kvr_list link; /* in the server's calls */
+    struct kvr_replica_server *server;
+    struct kvr_emu_entry *entry;       /* in the log; may be NULL */
+    const struct kvr_emu_shape *shape; /* NULL: a plain page */
+    struct kvr_emu_answer answer;
+    struct kvr_emu_output output;
+    struct kvr_emu_fault fault;
+    uint16_t status;                /* of the head that was written; 0: none yet */
+    uint32_t handler;               /* of its path, in the metrics */
+    uint32_t accepted;              /* outputs that the engine has taken */
+    uint64_t huge_left;             /* bytes still to send of a huge answer */
+    struct kvr_emu_delay more;      /* until its next piece */
+    struct kvr_buffer conversation; /* owned; to remember with a response */
+    uint32_t jobs_len;
+    struct kvr_emu_job *jobs; /* owned */
+};
+
+/* Answers a request to a generating API (emu_call_begin.c). */
+void kvr_emu_call_generate(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
+                           enum kvr_api api);
+/* Answers with what is given, under a fault of its bytes. */
+void kvr_emu_call_page(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
+                       uint16_t status, struct kvr_slice headers, struct kvr_slice content_type,
+                       struct kvr_slice body);
+/* The fault `huge`. */
+void kvr_emu_call_huge(struct kvr_replica_server *server, const struct kvr_emu_visit *visit);
+
+/* Its client is gone, or the replica is. */
+void kvr_emu_call_drop(struct kvr_emu_call *call, const char *outcome);
+/* Room for more. */
+void kvr_emu_call_drained(struct kvr_emu_call *call);
+
+/* For the sink of the server; context: the call. */
+void kvr_emu_call_on_event(void *context, struct kvr_slice event, uint32_t tokens);
+/* For emu_call_begin.c: a call of nothing yet, under the visit's fault. */
+struct kvr_emu_call *kvr_emu_call_new(struct kvr_replica_server *server,
+                                      const struct kvr_emu_visit *visit);
+
+/* Instead of an answer, or in its middle. Ends the call, at once or when all is sent. */
+void kvr_emu_call_fail(struct kvr_emu_call *call, const struct kvr_emu_problem *problem);
+
+extern const struct kvr_live_handler kvr_emu_call_events; /* context: the server */
+
+#endif
