@@ -11,9 +11,10 @@ enum { ROLES = KVR_ROLE_CANARY + 1 };
 
 /* ---- telling ---- */
 
-static void write_age(struct kvr_json_writer *json, const char *key, uint64_t since_ns,
-                      uint64_t now_ns)
+/* The answer to a command tells of what the command has just done: now is later than the call. */
+static void write_age(struct kvr_json_writer *json, const char *key, uint64_t since_ns)
 {
+    uint64_t now_ns = kvr_loop_now();
     if (since_ns == 0)
         kvr_json_null(json, key);
     else
@@ -121,8 +122,8 @@ static void write_script(struct kvr_json_writer *json, const struct kvr_admin_ca
         kvr_json_bool(json, "chosen", store->spill_chosen);
     if (role == KVR_ROLE_CANARY)
         kvr_json_double(json, "share", call->ingress->router.options.canary_share);
-    write_age(json, "loaded_s", info ? choice->loaded_ns : 0, call->now_ns);
-    write_age(json, "refused_s", choice->refused_ns, call->now_ns);
+    write_age(json, "loaded_s", info ? choice->loaded_ns : 0);
+    write_age(json, "refused_s", choice->refused_ns);
     kvr_json_bool(json, "quarantined", kvr_slot_quarantined(slot));
     write_error(json, kvr_slot_last_error(slot));
     write_counters(json, kvr_slot_counters(slot));

@@ -24,6 +24,7 @@ static void write_requests(struct kvr_json_writer *json, const struct kvr_router
     kvr_json_object_begin(json, "requests");
     kvr_json_uint(json, "received", metrics->submitted);
     kvr_json_uint(json, "open", router->requests.open);
+    kvr_json_uint(json, "waiting", router->queue.count);
     kvr_json_object_begin(json, "outcomes");
     for (int i = 0; i < KVR_OUTCOMES; i++)
         kvr_json_uint(json, kvr_outcome_name((enum kvr_outcome)i), metrics->outcomes[i]);

@@ -515,6 +515,7 @@ static void scripts_are_switched_one_by_one(void **state)
     assert_body_has("\"chosen\":false");
     post("/admin/policy", "{\"name\":\"good\",\"params\":{\"n\":4}}");
     assert_ok();
+    assert_body_has("\"loaded_s\":0"); /* just now, however long the load took */
     assert_body_has("\"set\":{\"n\":\"4\"}");
     assert_body_has("n=4");
     post("/admin/params", "{\"role\":\"policy\",\"params\":{\"n\":\"5\"}}");
