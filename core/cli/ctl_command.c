@@ -1,0 +1,157 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl_body.h"
+#include "pick.h"
+
+/* ---- looking ---- */
+
+static int run_status(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_look(ctl, "/admin/status", kvr_ctl_show_status);
+}
+
+static int run_replicas(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_look(ctl, "/admin/replicas", kvr_ctl_show_replicas);
+}
+
+static int run_scripts(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_look(ctl, "/admin/scripts", kvr_ctl_show_scripts);
+}
+
+static int run_index(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_look(ctl, "/admin/index", kvr_ctl_show_index);
+}
+
+static int run_requests(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_look(ctl, "/admin/requests", kvr_ctl_show_requests);
+}
+
+static void show_page(struct kvr_slice page)
+{
+    fwrite(page.data, 1, page.len, stdout);
+}
+
+static int run_metrics(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    ctl->json = false; /* it is no JSON */
+    return kvr_ctl_look(ctl, "/metrics", show_page);
+}
+
+/* ---- scripts ---- */
+
+static int run_policy(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    struct kvr_ctl_body body;
+    kvr_ctl_body_begin(&body);
+    kvr_json_text(&body.json, "name", argv[0]);
+    int rc = kvr_ctl_put_params(&body.json, argc - 1, argv + 1);
+    return kvr_ctl_body_send(&body, rc, ctl, "/admin/policy", kvr_ctl_show_scripts);
+}
+
+static int run_spill(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    struct kvr_ctl_body body;
+    kvr_ctl_body_begin(&body);
+    kvr_json_text(&body.json, "name", strcmp(argv[0], "default") == 0 ? "" : argv[0]);
+    int rc = kvr_ctl_put_params(&body.json, argc - 1, argv + 1);
+    return kvr_ctl_body_send(&body, rc, ctl, "/admin/spill", kvr_ctl_show_scripts);
+}
+
+static int run_canary(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    bool off = strcmp(argv[0], "off") == 0;
+    struct kvr_ctl_body body;
+    if (off ? argc > 1 : argc < 2)
+        return kvr_ctl_usage("canary takes NAME SHARE [KEY=VALUE ...], or off");
+    kvr_ctl_body_begin(&body);
+    kvr_json_text(&body.json, "name", off ? "" : argv[0]);
+    int rc = KVR_CTL_OK;
+    if (!off) {
+        kvr_ctl_put_value(&body.json, "share", kvr_slice_of(argv[1]));
+        rc = kvr_ctl_put_params(&body.json, argc - 2, argv + 2);
+    }
+    return kvr_ctl_body_send(&body, rc, ctl, "/admin/canary", kvr_ctl_show_scripts);
+}
+
+static int run_set(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    struct kvr_ctl_body body;
+    kvr_ctl_body_begin(&body);
+    kvr_json_text(&body.json, "role", argv[0]);
+    int rc = kvr_ctl_put_params(&body.json, argc - 1, argv + 1);
+    return kvr_ctl_body_send(&body, rc, ctl, "/admin/params", kvr_ctl_show_scripts);
+}
+
+static int run_reload(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return kvr_ctl_do(ctl, "POST", "/admin/reload", kvr_slice_make("", 0), kvr_ctl_show_scripts);
+}
+
+static void show_level(struct kvr_slice answer)
+{
+    printf("log level is %s\n", kvr_pick_text(answer, "level").text);
+}
+
+static int run_log(struct kvr_ctl *ctl, int argc, char **argv)
+{
+    (void)argc;
+    struct kvr_ctl_body body;
+    kvr_ctl_body_begin(&body);
+    kvr_json_text(&body.json, "level", argv[0]);
+    return kvr_ctl_body_send(&body, KVR_CTL_OK, ctl, "/admin/log", show_level);
+}
+
+/* ---- the table ---- */
+
+#define NAMES "REPLICA is a name as `replicas` shows it, the URL it was added by, or its id."
+
+const struct kvr_ctl_command kvr_ctl_commands[] = {
+    {"status", "", "a summary of everything", "", 0, 0, false, run_status},
+    {"replicas", "", "the fleet: states, loads, what the engines say",
+     "FLIGHT: requests it holds, counted by the router. TOKENS: of their prompts, believed not to "
+     "be\n"
+     "cached and before the first token. TTFT in ms. BLOCKS: believed to be cached there. RUN, "
+     "WAIT,\n"
+     "KV%: as its engine says.",
+     0, 0, false, run_replicas},
+    {"add", "URL [KEY=VALUE ...]", "adds a replica",
+     "Keys: weight, capacity (0: unlimited), rank, any_model, models=A,B and key, its bearer\n"
+     "token; key=@FILE takes the first line of a file, so that no list of processes shows it.",
+     1, -1, false, kvr_ctl_run_add},
+    {"remove", "REPLICA", "takes a replica out; open requests on it end by themselves", NAMES, 1, 1,
+     true, kvr_ctl_run_remove},
+    {"drain", "REPLICA", "no new requests to a replica", NAMES, 1, 1, true, kvr_ctl_run_drain},
+    {"restore", "REPLICA", "the reverse of drain", NAMES, 1, 1, false, kvr_ctl_run_restore},
+    {"weight", "REPLICA WEIGHT", "sets a replica's share of the load", NAMES, 2, 2, false,
+     kvr_ctl_run_weight},
+    {"policy", "NAME [KEY=VALUE ...]", "puts a routing policy in force, with these params",
+     "NAME is a file of the policies folder without .lua, or a path with a slash.", 1, -1, false,
+     run_policy},
+    {"spill", "NAME [KEY=VALUE ...]", "puts a spill rule in force; default: the policy's own",
+     "NAME is a file of the folder spill/ without .lua, a path with a slash, or default.", 1, -1,
+     false, run_spill},
+    {"canary", "NAME SHARE [KEY=VALUE ...] | off",
+     "lets a second policy decide a share of sessions", "SHARE is above 0 and up to 1.", 1, -1,
+     false, run_canary},
+    {"set", "ROLE KEY=VALUE ...", "changes params of what is in force",
+     "ROLE is policy, spill or canary.", 2, -1, false, run_set},
+    {"reload", "", "reads all scripts again", "", 0, 0, false, run_reload},
+    {"scripts", "", "what is in force, and what went wrong", "", 0, 0, false, run_scripts},
+    {"index", "", "the prefix index", "", 0, 0, false, run_index},
+    {"requests", "", "open requests, the oldest first", "", 0, 0, false, run_requests},
+    {"log", "LEVEL", "sets the log level: error, warn, info, debug", "", 1, 1, false, run_log},
+    {"metrics", "", "the Prometheus page", "", 0, 0, false, run_metrics},
+    {0},
+};
