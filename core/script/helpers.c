@@ -75,6 +75,7 @@ static void log_line(struct kvr_vm *vm, const char *text, size_t len)
         len = sizeof vm->log_text - 1;
     memcpy(vm->log_text, text, len);
     vm->log_text[len] = '\0';
+    kvr_vm_one_line(vm->log_text);
     vm->log_lines++;
 }
 

@@ -58,6 +58,13 @@ static int on_error(lua_State *L)
     return 1;
 }
 
+void kvr_vm_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
+}
+
 static int failed(struct kvr_vm *vm, int status)
 {
     lua_State *L = vm->L;
@@ -65,6 +72,7 @@ static int failed(struct kvr_vm *vm, int status)
     if (status == LUA_ERRMEM || vm->heap.hit)
         message = "not enough memory: the script's heap hit its cap";
     snprintf(vm->error, sizeof vm->error, "%s", message);
+    kvr_vm_one_line(vm->error);
     lua_pop(L, 1); /* ... message -> ... */
     return status == LUA_ERRMEM || vm->heap.hit ? KVR_E_LIMIT : KVR_E_SCRIPT;
 }

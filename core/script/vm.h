@@ -58,4 +58,7 @@ int kvr_vm_call(struct kvr_vm *vm, int args, int results);
 /* The same for a C function that gets `argument` as light userdata and may throw. */
 int kvr_vm_protect(struct kvr_vm *vm, lua_CFunction function, void *argument);
 
+/* Control characters become spaces: what scripts say must not forge lines of the log. */
+void kvr_vm_one_line(char *text);
+
 #endif

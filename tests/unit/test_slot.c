@@ -150,6 +150,7 @@ static void what_breaks_the_contract_is_refused_with_its_reason(void **state)
         {"return { api = 1, name = 'x', pick = function() end, params = { 5 } }",
          "a key of number type where names are expected"},
         {"error('broken')", "policies/probe.lua:1: broken"},
+        {"error('two\\nlines')", "policies/probe.lua:1: two lines"},
         {"return { api = 1, name = 'x', pick = function() end,\n"
          "  init = function(p)\n error('no luck') end }",
          "policies/probe.lua:3: no luck"},
@@ -589,7 +590,7 @@ static void a_script_may_log_but_not_flood(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f, KVR_SCRIPT_POLICY, 4);
-    fixture_load(&f, LATER("log('serial', request.serial, nil, true, {}, view)\n"
+    fixture_load(&f, LATER("log('serial\\n', request.serial, nil, true, {}, view)\n"
                            "return kvr.least(), 'logged'"));
     FILE *file = tmpfile();
     int saved = dup(2);
@@ -604,7 +605,7 @@ static void a_script_may_log_but_not_flood(void **state)
     char line[256];
     int lines = 0;
     while (fgets(line, sizeof line, file)) {
-        assert_string_equal(line, "info policy probe: serial 50 nil true table cdata\n");
+        assert_string_equal(line, "info policy probe: serial  50 nil true table cdata\n");
         lines++;
     }
     fclose(file);
