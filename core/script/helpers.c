@@ -71,12 +71,14 @@ static double random_below(struct kvr_vm *vm, double bound)
 /* Only remembers: no I/O happens while the guard is armed. */
 static void log_line(struct kvr_vm *vm, const char *text, size_t len)
 {
+    kvr_guard_enter_leaf();
     if (len >= sizeof vm->log_text)
         len = sizeof vm->log_text - 1;
     memcpy(vm->log_text, text, len);
     vm->log_text[len] = '\0';
     kvr_vm_one_line(vm->log_text);
     vm->log_lines++;
+    kvr_guard_exit_leaf();
 }
 
 static void set_pointer(lua_State *L, const char *name, const void *pointer)
