@@ -69,8 +69,8 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     struct kvr_error reason = {0};
     int rc = read_file(path, &text, &reason);
     if (rc == 0)
-        rc = kvr_slot_load(slot, name, kvr_slice_of(path), kvr_buffer_slice(&text), params, count,
-                           &reason);
+        rc = kvr_slot_load(slot, is_file_name(name) ? name : kvr_slice_of(""), kvr_slice_of(path),
+                           kvr_buffer_slice(&text), params, count, &reason);
     kvr_buffer_deinit(&text);
     struct kvr_script_choice *choice = &store->choices[role];
     if (rc) {

@@ -88,7 +88,7 @@ local readers = {
       .. shown(value, setting))
   end,
   name = function(name, value, setting)
-    return text(name, value, setting, "^[%w_%-]*$", "a name of letters, digits and _")
+    return text(name, value, setting, "^[%w_%-./]*$", "a name of letters, digits and _, or a path")
   end,
   path = function(name, value, setting)
     return text(name, value, setting, "^/[^%s]*$", "a path that begins with /")
