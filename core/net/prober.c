@@ -6,7 +6,7 @@
 
 #define DEFAULT_PATH   "/health"
 #define RETRY_NS       100000000u /* after a probe that this host could not send */
-#define ANSWER_MAX     (64 * 1024)
+#define ANSWER_MAX     65536u
 #define LONGEST_NAP_NS 1000000000u
 
 struct kvr_prober_slot {

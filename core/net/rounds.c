@@ -79,6 +79,9 @@ static void on_done(void *context, const struct kvr_fetch_result *result)
         return;
     }
     rounds->counters.timed_out += result->timed_out;
+    /* The callback may wake us: this one is not to be asked again from inside its own answer. */
+    uint32_t generation = slot->generation;
+    slot->due_ns = NEVER;
     if (says_absent(result->status)) {
         verdict = KVR_ROUND_ABSENT;
     } else if (result->status >= 200 && result->status < 300) {
@@ -87,7 +90,8 @@ static void on_done(void *context, const struct kvr_fetch_result *result)
     }
     if (rounds->closing)
         return;
-    schedule(slot, verdict);
+    if (!slot->fetch && slot->generation == generation)
+        schedule(slot, verdict);
     plan(rounds);
 }
 

@@ -10,7 +10,7 @@
 #include "replica.h"
 
 /* The engine's and ours. */
-#define MODELS_ROOM (2 * KVR_REPLICA_MODELS_MAX)
+#define MODELS_ROOM ((size_t)2 * KVR_REPLICA_MODELS_MAX)
 
 /* What one object of an answer says; slices into the answer. */
 struct model_object {

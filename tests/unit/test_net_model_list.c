@@ -6,7 +6,7 @@
 #include "rng.h"
 #include "served_models.h"
 
-#define MS 1000000u
+#define MS ((uint64_t)1000000)
 
 struct world {
     struct net_fixture net;
@@ -18,6 +18,7 @@ struct world {
     int reports_of[8];
     char names[8][256]; /* by slot, joined by blanks */
     struct kvr_buffer merged;
+    bool wakes; /* the list, from inside its report */
 };
 
 static void on_models(void *context, uint32_t slot, const struct kvr_slice *names, uint32_t count)
@@ -32,6 +33,8 @@ static void on_models(void *context, uint32_t slot, const struct kvr_slice *name
                  (int)names[i].len, names[i].data);
     }
     kvr_replica_set_models(&world->table, slot, names, count);
+    if (world->wakes)
+        kvr_model_list_wake(&world->list);
 }
 
 static void begin(struct world *world)
@@ -216,6 +219,7 @@ static void asked_at_once_when_it_matters(void **state)
     struct world world;
     begin(&world);
     list(&world, 60000 * MS, 300 * MS);
+    world.wakes = true;
     int *asked = &world.replicas[0].pages[0].asked;
     /* Added, before any probe has said that it is up. */
     uint32_t slot = add(&world, 0, LIST(BASE), KVR_DOWN);
@@ -227,6 +231,8 @@ static void asked_at_once_when_it_matters(void **state)
     world.replicas[0].pages[0].status = 200;
     set_state(&world, slot, KVR_UP);
     assert_true(net_run_until(&world.net, &world.reports, 1, 200));
+    net_run_for(&world.net, 50);
+    assert_int_equal(*asked, 2);
     /* A restart may bring other models. */
     world.replicas[0].pages[0].body = LIST(LORA);
     kvr_replica_restarted(&world.table, slot);

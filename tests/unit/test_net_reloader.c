@@ -8,7 +8,7 @@
 #include "net_fixture.h"
 #include "reloader.h"
 
-#define MS 1000000u
+#define MS ((uint64_t)1000000)
 
 struct world {
     struct net_fixture net;
@@ -96,7 +96,7 @@ static void expect(struct world *world, const char *content, unsigned ms)
 {
     uint64_t from = kvr_loop_now();
     while (strcmp(world->content, content) != 0 || world->reports == 0) {
-        if (kvr_loop_now() - from > (uint64_t)ms * MS)
+        if (kvr_loop_now() - from > ms * MS)
             fail_msg("\"%s\" was not seen within %u ms; seen \"%s\", %d reports", content, ms,
                      world->content, world->reports);
         uv_run(&world->net.uv, UV_RUN_ONCE);
@@ -182,7 +182,7 @@ static void a_hundred_changes_a_second(void **state)
             rename_over(world.path, text);
         else
             write_file(world.path, text);
-        while (kvr_loop_now() - from < (uint64_t)(i + 1) * 10 * MS)
+        while (kvr_loop_now() - from < ((uint64_t)i + 1) * 10 * MS)
             uv_run(&world.net.uv, UV_RUN_ONCE);
     }
     /* Not put off until it is calm, and not one each. */

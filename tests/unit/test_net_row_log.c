@@ -510,7 +510,7 @@ static void a_burst_gives_its_memory_back(void **state)
     append_rows(&world, 10);
     net_run_for(&world.net, 250);
     assert_int_equal(world.log.counters.rows, 20010);
-    assert_true(world.log.waiting.capacity + world.log.writing.capacity <= 8 * 65536);
+    assert_true(world.log.waiting.capacity + world.log.writing.capacity <= 524288);
     close_log(&world);
     end(&world);
 }

@@ -4,7 +4,7 @@
 #include "net_fixture.h"
 #include "scraper.h"
 
-#define MS 1000000u
+#define MS ((uint64_t)1000000)
 
 struct world {
     struct net_fixture net;
