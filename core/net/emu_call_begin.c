@@ -122,9 +122,9 @@ static void take_blocks(struct kvr_replica_server *server, const struct kvr_emu_
         kvr_emu_text_bytes(alphabet, choice->seed, 0, len, text);
         kvr_tokens_text(tokens, kvr_slice_make(text, len));
     }
-    size_t bytes = tokens->blocks_len * sizeof *tokens->blocks;
-    job->blocks = kvr_alloc(bytes ? bytes : 1);
-    memcpy(job->blocks, tokens->blocks, bytes);
+    size_t bytes = tokens->blocks_len * sizeof *tokens->blocks;    job->blocks = kvr_alloc(bytes ? bytes : 1);
+    if (bytes)
+        memcpy(job->blocks, tokens->blocks, bytes);
     job->live.engine.blocks = job->blocks;
     job->live.engine.blocks_len = tokens->blocks_len;
     tokens->count = mark.count;

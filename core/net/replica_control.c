@@ -73,6 +73,7 @@ static bool read_count(struct kvr_slice text, uint32_t *value)
 static bool object_to_line(struct kvr_json_reader *json, struct kvr_buffer *line)
 {
     struct kvr_buffer rest = {0};
+    struct kvr_buffer text = {0};
     struct kvr_json_span key;
     line->len = 0;
     if (!kvr_json_enter_object(json))
@@ -81,8 +82,13 @@ static bool object_to_line(struct kvr_json_reader *json, struct kvr_buffer *line
         struct kvr_slice value = {0};
         if (!kvr_json_skip(json, &value))
             break;
-        if (value.len > 1 && value.data[0] == '"')
-            value = kvr_slice_make(value.data + 1, value.len - 2);
+        if (value.len > 1 && value.data[0] == '"') {
+            text.len = 0;
+            char *out = kvr_buffer_reserve(&text, value.len + KVR_JSON_SLACK);
+            size_t len =
+                kvr_json_string_unescape(kvr_slice_make(value.data + 1, value.len - 2), out);
+            value = kvr_slice_make(out, len);
+        }
         if (kvr_slice_is(key.raw, "kind") || kvr_slice_is(key.raw, "fault"))
             kvr_buffer_append_slice(line, value);
         else
@@ -91,6 +97,7 @@ static bool object_to_line(struct kvr_json_reader *json, struct kvr_buffer *line
     }
     kvr_buffer_append_slice(line, kvr_buffer_slice(&rest));
     kvr_buffer_deinit(&rest);
+    kvr_buffer_deinit(&text);
     return json->code == 0;
 }
 
