@@ -68,7 +68,7 @@ int kvr_ctl_put_params(struct kvr_json_writer *json, int argc, char **argv)
     kvr_json_object_begin(json, "params");
     for (int i = 0; i < argc; i++) {
         char key[128];
-        struct kvr_slice value;
+        struct kvr_slice value = {0};
         int rc = kvr_ctl_split(argv[i], key, sizeof key, &value);
         if (rc)
             return rc;

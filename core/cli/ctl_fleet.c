@@ -47,7 +47,7 @@ int kvr_ctl_run_add(struct kvr_ctl *ctl, int argc, char **argv)
     kvr_json_text(&body.json, "url", argv[0]);
     for (int i = 1; rc == KVR_CTL_OK && i < argc; i++) {
         char key[128];
-        struct kvr_slice value;
+        struct kvr_slice value = {0};
         rc = kvr_ctl_split(argv[i], key, sizeof key, &value);
         if (rc)
             break;

@@ -11,9 +11,9 @@
 
 #define JSON_TYPE       "application/json"
 #define CONNECTIONS_MAX 128
-#define HEADERS_MAX     (16 * 1024)
-#define BODY_MAX        (64 * 1024)
-#define BODIES_MAX      (4 * 1024 * 1024)
+#define HEADERS_MAX     (16u << 10)
+#define BODY_MAX        (64u << 10)
+#define BODIES_MAX      (4u << 20)
 
 /* ---- answers ---- */
 
@@ -207,7 +207,8 @@ static const struct route *find_route(struct kvr_client *client, const struct kv
         snprintf(message, sizeof message, "%.*s is not possible on %.*s; %s",
                  head->method.len < 20 ? (int)head->method.len : 20, head->method.data, path_len,
                  head->path.data, allow);
-        strcat(allow, "\r\n");
+        size_t len = strlen(allow);
+        snprintf(allow + len, sizeof allow - len, "\r\n");
     } else {
         error.status = 404;
         error.code = "unknown_path";

@@ -225,12 +225,13 @@ static void write_process(const struct kvr_ingress *ingress, struct kvr_buffer *
     size_t rss = 0;
     uv_rusage_t usage = {0};
     struct rlimit files = {0};
-    int64_t started_ns = (int64_t)ingress->started_ns + ingress->router.options.wall_offset_ns;
+    int64_t started_ms =
+        ((int64_t)ingress->started_ns + ingress->router.options.wall_offset_ns) / 1000000;
     (void)uv_resident_set_memory(&rss);
     (void)uv_getrusage(&usage);
     (void)getrlimit(RLIMIT_NOFILE, &files);
     kvr_prom_gauge(&prom, "process_resident_memory_bytes", (double)rss, "Resident memory.");
-    kvr_prom_gauge(&prom, "process_start_time_seconds", (double)(started_ns / 1000000) / 1e3,
+    kvr_prom_gauge(&prom, "process_start_time_seconds", (double)started_ms / 1e3,
                    "Start of the process, Unix time.");
     kvr_prom_family(&prom, "process_cpu_seconds_total", KVR_PROM_COUNTER, "CPU time used.");
     kvr_prom_double(&prom, seconds(&usage.ru_utime) + seconds(&usage.ru_stime));

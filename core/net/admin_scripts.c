@@ -14,11 +14,11 @@ enum { ROLES = KVR_ROLE_CANARY + 1 };
 /* The answer to a command tells of what the command has just done: now is later than the call. */
 static void write_age(struct kvr_json_writer *json, const char *key, uint64_t since_ns)
 {
-    uint64_t now_ns = kvr_loop_now();
+    uint64_t age_ms = (kvr_loop_now() - since_ns) / 1000000;
     if (since_ns == 0)
         kvr_json_null(json, key);
     else
-        kvr_json_double(json, key, (double)((now_ns - since_ns) / 1000000) / 1e3);
+        kvr_json_double(json, key, (double)age_ms / 1e3);
 }
 
 static void write_error(struct kvr_json_writer *json, const char *text)

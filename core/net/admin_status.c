@@ -158,6 +158,7 @@ void kvr_admin_status(struct kvr_admin_call *call)
     const struct kvr_router *router = &ingress->router;
     struct kvr_prefix_index_stats stats;
     kvr_prefix_index_read_stats(&router->index, &stats);
+    uint64_t uptime_ms = (call->now_ns - ingress->started_ns) / 1000000;
     size_t rss = 0;
     (void)uv_resident_set_memory(&rss);
     struct kvr_buffer out = {0};
@@ -165,8 +166,7 @@ void kvr_admin_status(struct kvr_admin_call *call)
     kvr_json_object_begin(&json, NULL);
     kvr_json_text(&json, "version", KVR_VERSION);
     kvr_json_int(&json, "pid", getpid());
-    kvr_json_double(&json, "uptime_s",
-                    (double)((call->now_ns - ingress->started_ns) / 1000000) / 1e3);
+    kvr_json_double(&json, "uptime_s", (double)uptime_ms / 1e3);
     kvr_json_uint(&json, "rss_bytes", rss);
     kvr_json_bool(&json, "draining", ingress->draining);
     kvr_json_array_begin(&json, "listeners");
@@ -260,10 +260,11 @@ static void write_open(struct kvr_json_writer *json, const struct kvr_router *ro
                        const struct kvr_exchange *exchange, uint64_t now_ns)
 {
     const struct kvr_request_record *record = kvr_router_request(router, exchange->request);
+    uint64_t age_us = (now_ns - record->received_ns) / 1000;
     kvr_json_object_begin(json, NULL);
     kvr_json_text(json, "id", record->id);
     kvr_json_uint(json, "sequence", record->sequence);
-    kvr_json_double(json, "age_ms", (double)((now_ns - record->received_ns) / 1000) / 1e3);
+    kvr_json_double(json, "age_ms", (double)age_us / 1e3);
     kvr_json_text(json, "endpoint", record->endpoint);
     kvr_json_text(json, "model", record->model->name);
     if (record->replica == KVR_NO_REPLICA)
