@@ -29,7 +29,7 @@ enum kvr_admin_field {
     KVR_FIELD_PARAMS = 1 << 12,
 };
 
-/* Slices point into `text`. What was not given is zero. */
+/* Slices point into `text` or into the JSON, which must stay. What was not given is zero. */
 struct kvr_admin_body {
     uint32_t given; /* KVR_FIELD_* */
     struct kvr_slice url;

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include "admin.h"
+#include "admin_body.h"
 #include "fetch.h"
 #include "json_reader.h"
 #include "log.h"
 #include "metrics_text.h"
 #include "rejection.h"
+#include "rng.h"
 
 #define TOKEN "correct-horse-battery"
 #define KEY   "sk-secret-of-a-replica"
@@ -503,6 +505,49 @@ static void long_values_are_cut_in_messages(void **state)
     stop();
 }
 
+/* Any damage to a body is found or harmless: what is read lies in the body's own text, and what is
+ * refused has a reason. The sanitizers watch. */
+static void damaged_bodies_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char whole[] =
+        "{\"url\":\"http://"
+        "a\\u00e9\\ud83d\\ude00:1\",\"key\":\"k\\n\",\"replica\":\"r#1\",\"name\":\"n\","
+        "\"role\":null,\"weight\":2.5e0,\"share\":0.5,\"capacity\":3,\"rank\":-1,\"any_model\":"
+        "true,"
+        "\"models\":[\"a\",\"b\\\"c\"],\"params\":{\"x\":1,\"y\":\"z\",\"w\\t\":false}}";
+    struct kvr_rng rng;
+    kvr_rng_init(&rng, 11);
+    unsigned taken = 0, refused = 0;
+    for (int round = 0; round < 20000; round++) {
+        size_t len = round == 0 ? sizeof whole - 1 : 1 + kvr_rng_below(&rng, sizeof whole - 1);
+        char *text = malloc(len); /* of its exact size, so that a byte too far is noticed */
+        memcpy(text, whole, len);
+        for (uint64_t i = kvr_rng_below(&rng, 3); round && i; i--)
+            text[kvr_rng_below(&rng, len)] = (char)kvr_rng_below(&rng, 256);
+        struct kvr_admin_body body;
+        struct kvr_error error = {0};
+        const char *field;
+        int rc =
+            kvr_admin_body_read(&body, kvr_slice_make(text, len), UINT32_MAX, 0, &field, &error);
+        free(text);
+        assert_int_equal(rc, error.code);
+        assert_true(rc == 0 || error.text[0]);
+        for (uint32_t i = 0; rc == 0 && i < body.models_count; i++)
+            assert_true(body.models[i].data >= body.text.data &&
+                        body.models[i].data < body.text.data + body.text.capacity);
+        if (round == 0) {
+            assert_int_equal(body.given, 0x1fdf & ~KVR_FIELD_ROLE & ~KVR_FIELD_LEVEL);
+            assert_int_equal(body.params_count, 3);
+            assert_true(kvr_slice_is(body.url, "http://a\xc3\xa9\xf0\x9f\x98\x80:1"));
+        }
+        taken += rc == 0;
+        refused += rc != 0;
+        kvr_admin_body_deinit(&body);
+    }
+    assert_true(taken > 10 && refused > 1000);
+}
+
 /* ---- scripts ---- */
 
 static void scripts_are_switched_one_by_one(void **state)
@@ -612,6 +657,7 @@ int main(void)
         cmocka_unit_test(a_fleet_has_limits),
         cmocka_unit_test(bad_bodies_name_the_field_and_the_value),
         cmocka_unit_test(long_values_are_cut_in_messages),
+        cmocka_unit_test(damaged_bodies_are_read_or_refused),
         cmocka_unit_test(scripts_are_switched_one_by_one),
         cmocka_unit_test(a_bad_script_changes_nothing),
         cmocka_unit_test(a_canary_gets_a_share_and_is_ended),
