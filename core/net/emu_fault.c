@@ -61,9 +61,10 @@ static bool set_inside(struct kvr_emu_fault *fault, struct kvr_slice value)
     return true;
 }
 
+/* A flag may also stand alone. */
 static bool set_flag(bool *flag, struct kvr_slice value)
 {
-    *flag = kvr_slice_is(value, "1") || kvr_slice_is(value, "true");
+    *flag = value.len == 0 || kvr_slice_is(value, "1") || kvr_slice_is(value, "true");
     return *flag || kvr_slice_is(value, "0") || kvr_slice_is(value, "false");
 }
 
@@ -171,8 +172,9 @@ int kvr_emu_fault_parse(struct kvr_slice text, struct kvr_emu_fault *fault, stru
             continue;
         const char *equals = memchr(word.data, '=', word.len);
         size_t key = equals ? (size_t)(equals - word.data) : word.len;
-        struct kvr_slice value =
-            equals ? kvr_slice_make(equals + 1, word.len - key - 1) : kvr_slice_of("1");
+        struct kvr_slice value = {0};
+        if (equals)
+            value = kvr_slice_make(equals + 1, word.len - key - 1);
         if (!set(fault, kvr_slice_make(word.data, key), value))
             return kvr_error_set(error, KVR_E_INVALID, "fault %s: \"%.*s\" means nothing",
                                  kinds[kind], (int)word.len, word.data);
