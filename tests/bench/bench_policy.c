@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "buffer.h"
@@ -197,14 +198,13 @@ static void read_file(const char *path, struct kvr_buffer *out)
     fclose(file);
 }
 
-static struct kvr_slot *load(struct fleet *fleet, enum kvr_script_kind kind, const char *name)
+static void load_into(struct kvr_slot *slot, enum kvr_script_kind kind, const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/policies/%s%s.lua", KVR_SOURCE_DIR,
              kind == KVR_SCRIPT_SPILL ? "spill/" : "", name);
     struct kvr_buffer text = {0};
     read_file(path, &text);
-    struct kvr_slot *slot = kvr_slot_create(kind, &fleet->router.picture, 1);
     struct kvr_error error;
     if (kvr_slot_load(slot, kvr_slice_of(name), kvr_slice_of(path),
                       kvr_slice_make(text.data, text.len), NULL, 0, &error) != 0) {
@@ -212,6 +212,12 @@ static struct kvr_slot *load(struct fleet *fleet, enum kvr_script_kind kind, con
         exit(1);
     }
     kvr_buffer_deinit(&text);
+}
+
+static struct kvr_slot *load(struct fleet *fleet, enum kvr_script_kind kind, const char *name)
+{
+    struct kvr_slot *slot = kvr_slot_create(kind, &fleet->router.picture, 1);
+    load_into(slot, kind, name);
     return slot;
 }
 
@@ -260,6 +266,66 @@ static double fill_only(uint32_t replicas)
     return ns;
 }
 
+/* ---- a request's whole life in the router ---- */
+
+/* Submitted, decided, settled; ended when PER_REPLICA for each replica are open. */
+static void serve(struct fleet *fleet, struct kvr_request_ref *open, uint32_t at, uint64_t now)
+{
+    static const struct kvr_ending ending = {.outcome = KVR_OUTCOME_SUCCESS,
+                                             .status = 200,
+                                             .prompt_tokens = -1,
+                                             .output_tokens = -1,
+                                             .cached_tokens = -1};
+    struct kvr_router *router = &fleet->router;
+    struct kvr_request_ref *ref = &open[at % (PER_REPLICA * fleet->replicas)];
+    if (ref->generation)
+        kvr_router_finish(router, now, *ref, &ending);
+    uint64_t prompt = kvr_mix64(at % PATTERNS);
+    for (uint32_t i = 0; i < CHAIN; i++)
+        fleet->chain[i] = prompt += 0x9e3779b97f4a7c15u;
+    fleet->submission.session = prompt;
+    *ref = kvr_router_submit(router, now, &fleet->submission);
+    struct kvr_action action;
+    KVR_CHECK(kvr_router_next_action(router, &action) && action.kind == KVR_ACTION_DISPATCH);
+    kvr_router_settle(router);
+}
+
+/* Nanoseconds of one, with what is in force in the router's own slots. */
+static double measure_requests(struct fleet *fleet)
+{
+    static struct kvr_request_ref open[PER_REPLICA * 64];
+    double windows[WINDOWS];
+    uint64_t now = 1000000000u;
+    uint32_t at = 0;
+    memset(open, 0, sizeof open);
+    for (uint32_t i = 0; i < WARM_UP; i++)
+        serve(fleet, open, at++, now += 500000);
+    for (uint32_t w = 0; w < WINDOWS; w++) {
+        uint64_t start = now_ns();
+        for (uint32_t i = 0; i < DECISIONS; i++)
+            serve(fleet, open, at++, now += 500000);
+        windows[w] = (double)(now_ns() - start) / DECISIONS;
+    }
+    struct kvr_ending ending = {.outcome = KVR_OUTCOME_SUCCESS, .status = 200};
+    for (uint32_t i = 0; i < PER_REPLICA * fleet->replicas; i++)
+        kvr_router_finish(&fleet->router, now, open[i], &ending);
+    qsort(windows, WINDOWS, sizeof *windows, compare);
+    return windows[WINDOWS / 2];
+}
+
+/* prefix_affinity with load_min acts on prompts of CHAIN blocks. */
+static void requests(void)
+{
+    struct fleet fleet = {0};
+    make_fleet(&fleet, 8);
+    struct kvr_router *router = &fleet.router;
+    load_into(kvr_router_slot(router, KVR_ROLE_POLICY), KVR_SCRIPT_POLICY, "prefix_affinity");
+    load_into(kvr_router_slot(router, KVR_ROLE_SPILL), KVR_SCRIPT_SPILL, "load_min");
+    kvr_router_scripts_changed(router);
+    print("request_ns", measure_requests(&fleet));
+    free_fleet(&fleet);
+}
+
 static double prefix_affinity_alone(void)
 {
     struct fleet fleet = {0};
@@ -282,6 +348,7 @@ int main(void)
     decision(8, "decision_ns");
     decision(1, "decision_1_ns");
     decision(64, "decision_64_ns");
+    requests();
     double fill = fill_only(8);
     print("fill_ns", fill);
     print("fill_64_ns", fill_only(64));
