@@ -6,15 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "digits.h"
 static void put_uint(struct kvr_buffer *out, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    kvr_buffer_append(out, digits + at, sizeof digits - at);
+    char *at = kvr_buffer_reserve(out, KVR_DIGITS_MAX);
+    out->len = (size_t)(kvr_put_uint(at, value) - out->data);
 }
 
 /* Length of the valid UTF-8 sequence at `at`, or 0. */
@@ -161,10 +157,8 @@ void kvr_json_null(struct kvr_json_writer *json, const char *key)
 
 void kvr_json_hex64(struct kvr_json_writer *json, const char *key, uint64_t value)
 {
-    static const char hex[] = "0123456789abcdef";
     char text[16];
-    for (size_t i = sizeof text; i-- > 0; value >>= 4)
-        text[i] = hex[value & 15];
+    kvr_put_hex64(text, value);
     kvr_json_string(json, key, kvr_slice_make(text, sizeof text));
 }
 

@@ -5,6 +5,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#define SHORT_TEXT 240 /* bytes up to which XXH3 needs no secret of its own */
+
 #include "memory.h"
 #include "rng.h"
 
@@ -33,7 +35,11 @@ void kvr_prompt_deinit(struct kvr_prompt *prompt)
 
 uint64_t kvr_prompt_hash(struct kvr_slice data, uint64_t seed)
 {
-    return XXH3_64bits_withSeed(data.len ? data.data : "", data.len, seed);
+    const char *bytes = data.len ? data.data : "";
+    if (data.len <= SHORT_TEXT)
+        return XXH3_64bits_withSeed(bytes, data.len, seed);
+    /* A seed makes XXH3 derive a secret for each long text, which costs as much as 1 KB of it. */
+    return kvr_mix64(XXH3_64bits(bytes, data.len) ^ kvr_mix64(seed));
 }
 
 void kvr_prompt_identity(struct kvr_slice data, unsigned char identity[16])

@@ -1,6 +1,9 @@
 #include "exchange_parts.h"
 
+#include <string.h>
+
 #include "check.h"
+#include "digits.h"
 #include "forward.h"
 #include "ingress.h"
 
@@ -21,23 +24,36 @@ static bool is_complete(const struct kvr_exchange *exchange)
     }
 }
 
+static char *put(char *at, const char *text, size_t len)
+{
+    memcpy(at, text, len);
+    return at + len;
+}
+
+#define PUT(at, literal)   put(at, literal, sizeof(literal) - 1)
+#define PUT_TEXT(at, text) put(at, text, strlen(text))
+
 /* Our headers: why this replica. */
 static void put_explanation(struct kvr_buffer *out, const struct kvr_exchange *exchange)
 {
     const struct kvr_router *router = &exchange->ingress->router;
     const struct kvr_request_record *record = kvr_router_request(router, exchange->request);
-    kvr_buffer_append_text(out, "x-kvroute-replica: ");
-    kvr_buffer_append_text(out, router->replicas.slots[exchange->replica].name);
+    char *at = kvr_buffer_reserve(out, KVR_REPLICA_NAME_MAX + KVR_SCRIPT_NAME_MAX +
+                                           KVR_REASON_LEN_MAX + KVR_REQUEST_ID_MAX + 256);
+    at = PUT(at, "x-kvroute-replica: ");
+    at = PUT_TEXT(at, router->replicas.slots[exchange->replica].name);
     if (record->policy) {
-        kvr_buffer_append_text(out, "\r\nx-kvroute-policy: ");
-        kvr_buffer_append_text(out, record->policy->info.name);
+        at = PUT(at, "\r\nx-kvroute-policy: ");
+        at = PUT_TEXT(at, record->policy->info.name);
     }
-    kvr_buffer_append_text(out, "\r\nx-kvroute-reason: ");
-    kvr_buffer_append_text(out, kvr_reason_text(record->reason));
-    kvr_buffer_append_text(out, "\r\nx-kvroute-request-id: ");
-    kvr_buffer_append_text(out, record->id);
-    kvr_buffer_printf(out, "\r\nx-kvroute-match: %u\r\n",
-                      record->match_blocks * router->options.block_bytes);
+    at = PUT(at, "\r\nx-kvroute-reason: ");
+    at = PUT_TEXT(at, kvr_reason_text(record->reason));
+    at = PUT(at, "\r\nx-kvroute-request-id: ");
+    at = PUT_TEXT(at, record->id);
+    at = PUT(at, "\r\nx-kvroute-match: ");
+    at = kvr_put_uint(at, (uint64_t)kvr_router_block_bytes(router, record->match_blocks));
+    at = PUT(at, "\r\n");
+    out->len = (size_t)(at - out->data);
 }
 
 /* The answer is whole: the row, the client's next request, the connection back to its pool. */
@@ -177,22 +193,22 @@ static void commit(struct kvr_exchange *exchange, const struct kvr_http_head *he
 {
     struct kvr_ingress *ingress = exchange->ingress;
     struct kvr_buffer *out = &ingress->head_out;
-    struct kvr_buffer extra = {0};
+    struct kvr_buffer *extra = &ingress->extra_out;
+    extra->len = 0;
     if (ingress->options.headers)
-        put_explanation(&extra, exchange);
+        put_explanation(extra, exchange);
     const struct kvr_client *client = exchange->client;
     bool until_close = exchange->unchunk || exchange->framing == KVR_BODY_UNTIL_CLOSE;
     out->len = 0;
     kvr_forward_answer(out, head,
                        &(struct kvr_forward_answer){
-                           .extra = kvr_buffer_slice(&extra),
+                           .extra = kvr_buffer_slice(extra),
                            .chunked = exchange->framing == KVR_BODY_CHUNKED && !exchange->unchunk,
                            .sized = head->has_length,
                            .length = head->content_length,
                            .close = until_close || !client->keep_alive,
                            .keep_alive_10 = client->http10,
                        });
-    kvr_buffer_deinit(&extra);
     exchange->status = head->status;
     exchange->state = KVR_EXCHANGE_RELAYING;
     kvr_buffer_deinit(&exchange->kept);

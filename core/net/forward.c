@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "digits.h"
+
 static void put(struct kvr_buffer *out, const char *data, size_t len)
 {
     memcpy(out->data + out->len, data, len);
@@ -18,13 +20,7 @@ static void put_slice(struct kvr_buffer *out, struct kvr_slice slice)
 
 static void put_uint(struct kvr_buffer *out, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    put(out, digits + at, sizeof digits - at);
+    out->len = (size_t)(kvr_put_uint(out->data + out->len, value) - out->data);
 }
 
 static void put_line(struct kvr_buffer *out, struct kvr_slice name, struct kvr_slice value)

@@ -257,5 +257,6 @@ void kvr_ingress_deinit(struct kvr_ingress *ingress)
     kvr_router_deinit(&ingress->router);
     kvr_prompt_deinit(&ingress->prompt);
     kvr_buffer_deinit(&ingress->head_out);
+    kvr_buffer_deinit(&ingress->extra_out);
     kvr_free(ingress->replicas);
 }

@@ -89,6 +89,7 @@ struct kvr_ingress {
     struct kvr_api_request api_request; /* of the body scanned last */
     struct kvr_http_head retry_head;    /* scratch: a kept request, parsed again */
     struct kvr_http_head answer_head;   /* scratch: the response head at hand */
+    struct kvr_buffer extra_out;        /* scratch: our own lines in it */
     struct kvr_buffer head_out;         /* scratch: a head being written */
     uv_timer_t tick;
     struct kvr_ingress_counters counters;

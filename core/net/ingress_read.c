@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+#include "digits.h"
 #include "ingress.h"
 #include "ingress_parts.h"
 
@@ -13,9 +15,9 @@ struct kvr_slice kvr_ingress_request_id(struct kvr_ingress *ingress,
     struct kvr_slice id = kvr_http_header(head, "x-request-id");
     if (id.len && id.len < KVR_REQUEST_ID_MAX)
         return id;
-    int len = snprintf(room, size, "%016llx%08llx", (unsigned long long)ingress->nonce,
-                       (unsigned long long)++ingress->ids);
-    return kvr_slice_make(room, (size_t)len);
+    KVR_CHECK(size >= 32);
+    kvr_put_hex64(kvr_put_hex64(room, ingress->nonce), ++ingress->ids);
+    return kvr_slice_make(room, 32);
 }
 
 static void fill_from_body(struct kvr_ingress *ingress, const struct kvr_http_head *head,

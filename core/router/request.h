@@ -51,8 +51,12 @@ struct kvr_ending {
 struct kvr_script_record {
     uint32_t references;
     struct kvr_script_info info;
+    uint32_t row_len;
+    char row[KVR_SCRIPT_NAME_MAX + 128]; /* as rows name it; not terminated */
 };
 
+/* One reference more, for whoever keeps what is returned; NULL is allowed. */
+struct kvr_script_record *kvr_script_record_share(struct kvr_script_record *record);
 /* Takes one reference back; NULL is allowed. */
 void kvr_script_record_release(struct kvr_script_record *record);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "digits.h"
 #include "json_writer.h"
 #include "memory.h"
 
@@ -26,20 +27,13 @@ static void put_bytes(struct row *row, const char *data, size_t len)
 
 static void put_uint(struct row *row, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    put_bytes(row, digits + at, sizeof digits - at);
+    row->at = kvr_put_uint(row->at, value);
 }
 
 static void put_hex(struct row *row, uint64_t value)
 {
     *row->at++ = '"';
-    for (int shift = 60; shift >= 0; shift -= 4)
-        *row->at++ = "0123456789abcdef"[value >> shift & 15];
+    row->at = kvr_put_hex64(row->at, value);
     *row->at++ = '"';
 }
 
@@ -118,17 +112,49 @@ static void put_times(struct row *row, const struct kvr_router *router, uint64_t
     SINCE_FIELD(row, "total_ms", record->received_ns, now_ns);
 }
 
+/* The same in every row that a generation decides: written once. */
+void kvr_row_describe(struct kvr_script_record *script)
+{
+    struct row row = {.at = script->row};
+    PUT(&row, "{\"name\":");
+    put_constant(&row, script->info.name);
+    PUT(&row, ",\"hash\":");
+    put_hex(&row, script->info.hash);
+    UINT_FIELD(&row, "generation", script->info.generation);
+    PUT(&row, ",\"params\":");
+    put_hex(&row, script->info.params_hash);
+    *row.at++ = '}';
+    script->row_len = (uint32_t)(row.at - script->row);
+    KVR_CHECK(script->row_len <= sizeof script->row);
+}
+
 static void put_script(struct row *row, const struct kvr_script_record *script)
 {
-    PUT(row, "{\"name\":");
-    put_constant(row, script->info.name);
-    PUT(row, ",\"hash\":");
-    put_hex(row, script->info.hash);
-    UINT_FIELD(row, "generation", script->info.generation);
-    PUT(row, ",\"params\":");
-    put_hex(row, script->info.params_hash);
-    *row->at++ = '}';
+    put_bytes(row, script->row, script->row_len);
 }
+
+/* A text from outside. Nearly all need no escapes, and then it is one copy. */
+static void append_text(struct kvr_buffer *out, const char *key, size_t key_len, const char *text)
+{
+    size_t len = strlen(text), plain = 0;
+    while (plain < len && (unsigned char)text[plain] >= ' ' && (unsigned char)text[plain] < 0x7f &&
+           text[plain] != '"' && text[plain] != '\\')
+        plain++;
+    kvr_buffer_append(out, key, key_len);
+    if (plain < len) {
+        struct kvr_json_writer json = {.out = out};
+        kvr_json_text(&json, NULL, text);
+        return;
+    }
+    struct row row = {.at = kvr_buffer_reserve(out, len + 2)};
+    *row.at++ = '"';
+    put_bytes(&row, text, len);
+    *row.at++ = '"';
+    out->len += len + 2;
+}
+
+#define APPEND_TEXT(out, key, text)                                                                \
+    append_text(out, ",\"" key "\":", sizeof(",\"" key "\":") - 1, text)
 
 static void put_candidates(struct row *row, const struct kvr_request_record *record)
 {
@@ -267,11 +293,10 @@ void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
     put_decision(&row, router, record);
     put_ending(&row, ending);
     out->len = (size_t)(row.at - out->data);
-    struct kvr_json_writer json = {.out = out, .comma = true};
-    kvr_json_text(&json, "model", record->model->name);
-    kvr_json_text(&json, "request_id", record->id);
+    APPEND_TEXT(out, "model", record->model->name);
+    APPEND_TEXT(out, "request_id", record->id);
     if (record->tag)
-        kvr_json_text(&json, "tag", record->tag);
+        APPEND_TEXT(out, "tag", record->tag);
     if (router->options.row_blocks && ending->chain)
         append_chain(router, ending->chain, ending->chain_len);
     kvr_buffer_append(out, "}\n", 2);

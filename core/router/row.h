@@ -10,4 +10,7 @@
 void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
                    const struct kvr_request_record *record, const struct kvr_ending *ending);
 
+/* Fills script->row from its info. */
+void kvr_row_describe(struct kvr_script_record *script);
+
 #endif

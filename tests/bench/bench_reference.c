@@ -15,14 +15,17 @@ static uint64_t now_ns(void)
 
 int main(void)
 {
-    uint64_t best = UINT64_MAX, sum = 0;
+    uint64_t best = UINT64_MAX;
+    volatile uint64_t result; /* or the loop would not run */
+    uint64_t sum = 1;
     for (int i = 0; i < 5; i++) {
         uint64_t began = now_ns();
         for (uint64_t k = 0; k < 2000000; k++)
             sum += kvr_mix64(sum ^ k);
+        result = sum;
         uint64_t took = now_ns() - began;
         best = took < best ? took : best;
     }
-    printf("%.0f\n", (double)best / 1000 + (double)(sum & 1) * 0);
-    return 0;
+    printf("%.0f\n", (double)best / 1000);
+    return result == 0;
 }
