@@ -137,7 +137,7 @@ static int run(const struct kvr_config *config)
     server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
     kvr_ingress_init(&server->ingress, &server->loop, &options);
     size_t heap = (size_t)(kvr_config_number(config, "scripts.memory_mb") * (1 << 20));
-    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++)
+    for (int role = 0; role < KVR_ROLES; role++)
         kvr_slot_limit_memory(kvr_router_slot(&server->ingress.router, (enum kvr_script_role)role),
                               heap);
     if (start(server, config, &error))

@@ -7,8 +7,6 @@
 #include "log.h"
 #include "metrics_text.h"
 
-enum { ROLES = KVR_ROLE_CANARY + 1 };
-
 /* ---- telling ---- */
 
 /* The answer to a command tells of what the command has just done: now is later than the call. */
@@ -29,19 +27,27 @@ static void write_error(struct kvr_json_writer *json, const char *text)
         kvr_json_null(json, "error");
 }
 
+/* Shadows are told of while they are on. */
+static bool is_told(const struct kvr_router *router, enum kvr_script_role role)
+{
+    return !kvr_role_is_shadow(role) || kvr_slot_info(kvr_router_slot(router, role));
+}
+
 void kvr_admin_write_scripts(const struct kvr_ingress *ingress, struct kvr_json_writer *json,
                              const char *key)
 {
     kvr_json_object_begin(json, key);
-    for (int i = 0; i < ROLES; i++) {
+    for (int i = 0; i < KVR_ROLES; i++) {
         enum kvr_script_role role = (enum kvr_script_role)i;
         const struct kvr_slot *slot = kvr_router_slot(&ingress->router, role);
         const struct kvr_script_info *info = kvr_slot_info(slot);
+        if (!is_told(&ingress->router, role))
+            continue;
         if (!info) {
-            kvr_json_null(json, kvr_metrics_role_name(role));
+            kvr_json_null(json, kvr_role_name(role));
             continue;
         }
-        kvr_json_object_begin(json, kvr_metrics_role_name(role));
+        kvr_json_object_begin(json, kvr_role_name(role));
         kvr_json_text(json, "name", info->name);
         kvr_json_uint(json, "generation", info->generation);
         kvr_json_hex64(json, "hash", info->hash);
@@ -105,7 +111,7 @@ static void write_script(struct kvr_json_writer *json, const struct kvr_admin_ca
     const struct kvr_slot *slot = kvr_router_slot(&call->ingress->router, role);
     const struct kvr_script_info *info = kvr_slot_info(slot);
     kvr_json_object_begin(json, NULL);
-    kvr_json_text(json, "role", kvr_metrics_role_name(role));
+    kvr_json_text(json, "role", kvr_role_name(role));
     kvr_json_bool(json, "in_force", info != NULL);
     if (info) {
         kvr_json_text(json, "name", info->name);
@@ -141,8 +147,9 @@ void kvr_admin_scripts(struct kvr_admin_call *call)
     kvr_json_uint(&json, "abandoned_vms", kvr_guard_abandoned());
     kvr_json_bool(&json, "lua_off", kvr_guard_exhausted());
     kvr_json_array_begin(&json, "scripts");
-    for (int i = 0; i < ROLES; i++)
-        write_script(&json, call, (enum kvr_script_role)i);
+    for (int i = 0; i < KVR_ROLES; i++)
+        if (is_told(&call->ingress->router, (enum kvr_script_role)i))
+            write_script(&json, call, (enum kvr_script_role)i);
     kvr_json_array_end(&json);
     kvr_json_object_end(&json);
     kvr_admin_answer(call, &out);
@@ -160,8 +167,8 @@ static void refuse_load(struct kvr_admin_call *call, enum kvr_script_role role, 
     struct kvr_error told = {.code = error->code};
     if (info)
         snprintf(told.text, sizeof told.text, "%.*s; %s %s (generation %u) stays in force",
-                 (int)(sizeof told.text - 160), error->text, kvr_metrics_role_name(role),
-                 info->name, info->generation);
+                 (int)(sizeof told.text - 160), error->text, kvr_role_name(role), info->name,
+                 info->generation);
     else
         snprintf(told.text, sizeof told.text, "%s", error->text);
     kvr_admin_refuse_error(call, param, &told);
@@ -206,7 +213,7 @@ void kvr_admin_canary(struct kvr_admin_call *call)
         kvr_admin_refuse(call, 400, "invalid_value", "name", "name: is needed, or share");
         return;
     }
-    if (!has_name && !kvr_slot_info(router->canary)) {
+    if (!has_name && !kvr_slot_info(router->slots[KVR_ROLE_CANARY])) {
         kvr_admin_refuse(call, 409, "not_possible_now", "name", "name: no canary is in force yet");
         return;
     }
@@ -225,20 +232,18 @@ void kvr_admin_canary(struct kvr_admin_call *call)
 void kvr_admin_params(struct kvr_admin_call *call)
 {
     const struct kvr_admin_body *body = call->body;
-    int role = 0;
-    while (role < ROLES &&
-           !kvr_slice_is(body->role, kvr_metrics_role_name((enum kvr_script_role)role)))
-        role++;
-    if (role == ROLES) {
+    enum kvr_script_role role = kvr_role_named(body->role);
+    if (role == KVR_ROLES) {
         kvr_admin_refuse(call, 400, "invalid_value", "role",
-                         "role: policy, spill or canary is expected, not \"%.*s\"",
+                         "role: policy, spill, canary, shadow_1, shadow_1_spill, ... is expected, "
+                         "not \"%.*s\"",
                          body->role.len < 80 ? (int)body->role.len : 80, body->role.data);
         return;
     }
     struct kvr_error error = {0};
-    if (kvr_script_store_set_params(&call->ingress->scripts, (enum kvr_script_role)role,
-                                    body->params, body->params_count, &error))
-        refuse_load(call, (enum kvr_script_role)role, "params", &error);
+    if (kvr_script_store_set_params(&call->ingress->scripts, role, body->params, body->params_count,
+                                    &error))
+        refuse_load(call, role, "params", &error);
     else
         kvr_admin_scripts(call);
 }

@@ -8,8 +8,6 @@
 #include "log.h"
 #include "memory.h"
 
-static const char *const role_names[] = {"policy", "spill", "canary"};
-
 static bool is_file_name(struct kvr_slice name)
 {
     if (name.len == 0 || name.len >= KVR_SCRIPT_NAME_MAX)
@@ -32,10 +30,10 @@ static int find_path(const struct kvr_script_store *store, enum kvr_script_role 
         size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%.*s", len, name.data);
     else if (is_file_name(name))
         size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%s/%s%.*s.lua", store->dir,
-                        role == KVR_ROLE_SPILL ? "spill/" : "", len, name.data);
+                        kvr_role_kind(role) == KVR_SCRIPT_SPILL ? "spill/" : "", len, name.data);
     else
         return kvr_error_set(error, KVR_E_INVALID, "\"%.*s\" is neither a name nor a path of a %s",
-                             len, name.data, role_names[role]);
+                             len, name.data, kvr_role_name(role));
     if (size >= KVR_SCRIPT_PATH_MAX)
         return kvr_error_set(error, KVR_E_INVALID, "path of \"%.*s\" is too long", len, name.data);
     return 0;
@@ -76,7 +74,7 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     if (rc) {
         store->refusals++;
         choice->refused_ns = kvr_loop_now();
-        kvr_log(KVR_LOG_WARN, "%s refused: %s", role_names[role], reason.text);
+        kvr_log(KVR_LOG_WARN, "%s refused: %s", kvr_role_name(role), reason.text);
         kvr_error_set(error, reason.code ? reason.code : rc, "%s", reason.text);
         return rc;
     }
@@ -85,8 +83,9 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     kvr_router_scripts_changed(store->router);
     if (info->generation != generation) {
         choice->loaded_ns = kvr_loop_now();
-        kvr_log(KVR_LOG_INFO, "%s %s in force: generation %u, hash %016llx, %s", role_names[role],
-                info->name, info->generation, (unsigned long long)info->hash, path);
+        kvr_log(KVR_LOG_INFO, "%s %s in force: generation %u, hash %016llx, %s",
+                kvr_role_name(role), info->name, info->generation, (unsigned long long)info->hash,
+                path);
     }
     return 0;
 }
@@ -164,39 +163,43 @@ static int put_in_force(struct kvr_script_store *store, enum kvr_script_role rol
     return rc;
 }
 
-/* The spill rule that the policy in force names, unless the operator chose one. */
-static int follow_default_spill(struct kvr_script_store *store, struct kvr_error *error)
+/* The spill rule that this policy names, unless the operator chose one. A canary shares the
+ * policy's; a shadow has its own, and none when it is off. */
+static int follow_default_spill(struct kvr_script_store *store, enum kvr_script_role role,
+                                struct kvr_error *error)
 {
-    const struct kvr_script_info *policy = kvr_slot_info(store->router->policy);
-    if (store->spill_chosen || !policy)
+    if (kvr_role_kind(role) == KVR_SCRIPT_SPILL || role == KVR_ROLE_CANARY ||
+        (role == KVR_ROLE_POLICY && store->spill_chosen))
         return 0;
-    if (policy->default_spill[0] == '\0') {
-        forget(store, KVR_ROLE_SPILL);
+    enum kvr_script_role spill = kvr_role_spill(role);
+    const struct kvr_script_info *policy = kvr_slot_info(kvr_router_slot(store->router, role));
+    if (!policy || policy->default_spill[0] == '\0') {
+        forget(store, spill);
         return 0;
     }
-    if (strcmp(store->choices[KVR_ROLE_SPILL].name, policy->default_spill) == 0)
+    if (strcmp(store->choices[spill].name, policy->default_spill) == 0)
         return 0;
-    return put_in_force(store, KVR_ROLE_SPILL, kvr_slice_of(policy->default_spill), NULL, 0, error);
+    return put_in_force(store, spill, kvr_slice_of(policy->default_spill), NULL, 0, error);
 }
 
 int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role role,
                             struct kvr_slice name, const struct kvr_script_param *params,
                             uint32_t count, struct kvr_error *error)
 {
-    if (name.len == 0 && role == KVR_ROLE_CANARY) {
-        forget(store, role);
-        return 0;
-    }
     if (name.len == 0 && role == KVR_ROLE_SPILL) {
         store->spill_chosen = false;
-        return follow_default_spill(store, error);
+        return follow_default_spill(store, KVR_ROLE_POLICY, error);
+    }
+    if (name.len == 0 && role != KVR_ROLE_POLICY) {
+        forget(store, role);
+        return follow_default_spill(store, role, error);
     }
     int rc = put_in_force(store, role, name, params, count, error);
     if (rc)
         return rc;
     if (role == KVR_ROLE_SPILL)
         store->spill_chosen = true;
-    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+    return follow_default_spill(store, role, error);
 }
 
 int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_role role,
@@ -205,7 +208,7 @@ int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_
 {
     struct kvr_script_choice *choice = &store->choices[role];
     if (!choice->path[0])
-        return kvr_error_set(error, KVR_E_STATE, "no %s is in force", role_names[role]);
+        return kvr_error_set(error, KVR_E_STATE, "no %s is in force", kvr_role_name(role));
     struct kvr_script_param merged[KVR_SCRIPT_PARAMS_LIST];
     uint32_t merged_count = choice->params_count;
     memcpy(merged, choice->params, merged_count * sizeof *merged);
@@ -225,7 +228,7 @@ int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_
         return rc;
     for (uint32_t i = 0; i < count; i++)
         keep_param(choice, &params[i]);
-    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+    return follow_default_spill(store, role, error);
 }
 
 static int reload_role(struct kvr_script_store *store, enum kvr_script_role role,
@@ -237,13 +240,13 @@ static int reload_role(struct kvr_script_store *store, enum kvr_script_role role
     if (rc)
         return rc;
     store->reloads++;
-    return role == KVR_ROLE_POLICY ? follow_default_spill(store, error) : 0;
+    return follow_default_spill(store, role, error);
 }
 
 int kvr_script_store_reload(struct kvr_script_store *store, struct kvr_error *error)
 {
     int first = 0;
-    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++) {
+    for (int role = 0; role < KVR_ROLES; role++) {
         if (!store->choices[role].path[0])
             continue;
         int rc = reload_role(store, (enum kvr_script_role)role, first ? NULL : error);
@@ -255,7 +258,7 @@ int kvr_script_store_reload(struct kvr_script_store *store, struct kvr_error *er
 static void on_changed(void *context, const char *path)
 {
     struct kvr_script_store *store = context;
-    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++)
+    for (int role = 0; role < KVR_ROLES; role++)
         if (strcmp(store->choices[role].path, path) == 0)
             (void)reload_role(store, (enum kvr_script_role)role, NULL);
 }
@@ -272,7 +275,7 @@ void kvr_script_store_start(struct kvr_script_store *store, struct kvr_loop *loo
 void kvr_script_store_close(struct kvr_script_store *store, void *context,
                             void (*on_closed)(void *context))
 {
-    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++)
+    for (int role = 0; role < KVR_ROLES; role++)
         free_params(&store->choices[role]);
     kvr_reloader_close(&store->reloader, context, on_closed);
 }

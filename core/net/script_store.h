@@ -31,8 +31,8 @@ struct kvr_script_store {
     struct kvr_router *router;
     struct kvr_reloader reloader;
     char dir[KVR_SCRIPT_PATH_MAX];
-    struct kvr_script_choice choices[3]; /* by role */
-    bool spill_chosen;                   /* by the operator; else it follows the policy's default */
+    struct kvr_script_choice choices[KVR_ROLES]; /* by role */
+    bool spill_chosen; /* by the operator; else it follows the policy's default */
     uint64_t reloads, refusals;
 };
 

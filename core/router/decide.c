@@ -4,12 +4,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "opinion.h"
 
-/* Indices of router->records, and of the slots they describe. */
-enum { POLICY, SPILL, CANARY };
-
-/* A record names this replica: its slot is not given away meanwhile. */
-static void hold(struct kvr_router *router, uint32_t replica)
+void kvr_decide_hold(struct kvr_router *router, uint32_t replica)
 {
     router->replicas.slots[replica].holds++;
 }
@@ -88,50 +85,26 @@ static void note_candidates(struct kvr_request_record *record, const struct kvr_
     record->mean_in_flight = (float)view->mean_in_flight;
 }
 
-/* Asks the scripts. Returns a row, KVR_NO_REPLICA when the policy refuses the request. */
-static uint32_t ask_policy(struct kvr_router *router, struct kvr_request_record *record,
-                           struct kvr_decision *decision)
+/* Asks the scripts in force, and writes down which they were and what the spill rule declined. */
+static void ask(struct kvr_router *router, struct kvr_request_record *record,
+                struct kvr_opinion *opinion)
 {
-    struct kvr_slot *slot = record->canary ? router->canary : router->policy;
-    const struct kvr_view *view = &router->picture.view;
-    int rc = kvr_slot_pick(slot, decision);
-    if (rc == 0 && decision->verdict == KVR_VERDICT_PICK)
-        return decision->index;
-    if (rc == 0 && decision->verdict == KVR_VERDICT_REJECT)
-        return KVR_NO_REPLICA;
-    /* Without a queue nobody can wait: HOLD is then no opinion. */
-    if (rc == 0 && decision->verdict == KVR_VERDICT_HOLD && router->queue.options.max)
-        return KVR_NO_REPLICA;
-    decision->verdict = KVR_VERDICT_PICK;
-    record->fallback = true;
-    router->metrics.fallbacks++;
-    decision->affine = false;
-    decision->reason = router->reason_fallback;
-    return kvr_fallback_pick(view, record->model->serial);
-}
-
-/* The spill rule looks at what the policy chose for its cache, and may send it elsewhere. */
-static uint32_t ask_spill(struct kvr_router *router, struct kvr_request_record *record,
-                          uint32_t preferred, struct kvr_decision *decision)
-{
-    struct kvr_decision answer;
-    if (!kvr_slot_info(router->spill))
-        return preferred;
-    record->spill = router->records[SPILL];
-    if (record->spill)
-        record->spill->references++;
-    int rc = kvr_slot_spill(router->spill, preferred, &answer);
-    if (rc || answer.verdict != KVR_VERDICT_PICK || answer.index == preferred)
-        return preferred;
-    const struct kvr_replica_view *declined = &router->picture.rows[preferred];
+    enum kvr_script_role role = record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY;
+    record->policy = kvr_script_record_share(router->records[role]);
+    kvr_opinion_form(router, role, opinion);
+    record->fallback = opinion->fallback;
+    router->metrics.fallbacks += opinion->fallback;
+    if (opinion->spill_asked)
+        record->spill = kvr_script_record_share(router->records[KVR_ROLE_SPILL]);
+    if (opinion->preferred == KVR_NO_ROW)
+        return;
+    const struct kvr_replica_view *declined = &router->picture.rows[opinion->preferred];
     record->preferred = declined->id;
-    hold(router, declined->id);
-    record->preferred_reason = decision->reason;
+    kvr_decide_hold(router, declined->id);
+    record->preferred_reason = opinion->preferred_reason;
     record->declined_match_blocks = declined->match_blocks;
     record->declined_in_flight = (float)declined->in_flight;
     router->metrics.spills++;
-    decision->reason = answer.reason;
-    return answer.index;
 }
 
 static void forget_decision(struct kvr_router *router, struct kvr_request_record *record)
@@ -161,7 +134,7 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     record->chosen_in_flight = (float)row->in_flight;
     record->uncached_tokens = uncached > 0 ? (uint32_t)(uncached + 0.5) : 0;
     record->decided_ns = now_ns;
-    hold(router, row->id);
+    kvr_decide_hold(router, row->id);
     record->ticket = kvr_ledger_open(&router->ledger, row->id, record->uncached_tokens);
     KVR_CHECK(record->ticket.generation);
     router->metrics.decisions[reason]++;
@@ -209,20 +182,12 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
         decide_opaque(router, now_ns, request, chain);
         return;
     }
-    record->policy = router->records[record->canary ? CANARY : POLICY];
-    if (record->policy)
-        record->policy->references++;
-    struct kvr_decision decision = {.verdict = KVR_VERDICT_NONE};
-    uint32_t index = ask_policy(router, record, &decision);
-    if (decision.verdict == KVR_VERDICT_HOLD) {
+    struct kvr_opinion opinion;
+    ask(router, record, &opinion);
+    if (opinion.verdict == KVR_VERDICT_HOLD)
         wait_or_reject(router, now_ns, request, chain, KVR_REJECT_AT_CAPACITY);
-        return;
-    }
-    if (index == KVR_NO_REPLICA) {
+    else if (opinion.verdict == KVR_VERDICT_REJECT)
         kvr_decide_reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
-        return;
-    }
-    if (decision.affine)
-        index = ask_spill(router, record, index, &decision);
-    dispatch(router, now_ns, request, chain, index, decision.reason);
+    else
+        dispatch(router, now_ns, request, chain, opinion.index, opinion.reason);
 }

@@ -16,6 +16,8 @@ bool kvr_decide_is_excluded(const struct kvr_request_record *record, uint32_t re
 /* Queues a refusal. */
 void kvr_decide_reject(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                        enum kvr_rejection rejection);
+/* A record names this replica: its slot is not given away meanwhile. */
+void kvr_decide_hold(struct kvr_router *router, uint32_t replica);
 /* A record no longer names this replica; KVR_NO_REPLICA is allowed. */
 void kvr_decide_release(struct kvr_router *router, uint32_t replica);
 

@@ -1,6 +1,7 @@
 /* The part of router.h that is about replicas and scripts. */
 #include "memory.h"
 #include "router.h"
+#include "row.h"
 
 int kvr_router_add_replica(struct kvr_router *router, uint64_t now_ns,
                            const struct kvr_replica_spec *spec, struct kvr_error *error)
@@ -69,9 +70,8 @@ uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns)
 
 struct kvr_slot *kvr_router_slot(const struct kvr_router *router, enum kvr_script_role role)
 {
-    return role == KVR_ROLE_POLICY  ? router->policy
-           : role == KVR_ROLE_SPILL ? router->spill
-                                    : router->canary;
+    KVR_CHECK(role < KVR_ROLES);
+    return router->slots[role];
 }
 
 /* One record a generation, shared by the requests it decided. The one in force holds one reference
@@ -90,12 +90,13 @@ static void take_note(struct kvr_router *router, enum kvr_script_role role)
     router->records[role] = kvr_alloc_zero(1, sizeof *record);
     router->records[role]->references = 1;
     router->records[role]->info = *info;
+    kvr_row_describe(router->records[role]);
 }
 
 void kvr_router_scripts_changed(struct kvr_router *router)
 {
     router->needs = 0;
-    for (int role = KVR_ROLE_POLICY; role <= KVR_ROLE_CANARY; role++) {
+    for (int role = 0; role < KVR_ROLES; role++) {
         take_note(router, (enum kvr_script_role)role);
         if (router->records[role])
             router->needs |= router->records[role]->info.needs;

@@ -2,24 +2,24 @@
 #include "guard.h"
 #include "metrics_text.h"
 
-enum { ROLES = KVR_ROLE_CANARY + 1 };
-
 static void write_role(struct kvr_prom_writer *prom, int role)
 {
-    kvr_prom_label(prom, "role", kvr_slice_of(kvr_metrics_role_name((enum kvr_script_role)role)));
+    kvr_prom_label(prom, "role", kvr_slice_of(kvr_role_name((enum kvr_script_role)role)));
 }
 
-static const struct kvr_slot *slot_of(const struct kvr_router *router, int role)
+/* Shadows have samples from their first load on: most fleets have none. */
+static bool is_told(const struct kvr_router *router, int role)
 {
-    return kvr_router_slot(router, (enum kvr_script_role)role);
+    return !kvr_role_is_shadow((enum kvr_script_role)role) ||
+           kvr_slot_counters(router->slots[role])->loads;
 }
 
 static void write_in_force(const struct kvr_router *router, struct kvr_prom_writer *prom)
 {
     kvr_prom_family(prom, "script_generation", KVR_PROM_GAUGE,
                     "Generation of the script in force, by role; no sample: none is.");
-    for (int role = 0; role < ROLES; role++) {
-        const struct kvr_script_info *info = kvr_slot_info(slot_of(router, role));
+    for (int role = 0; role < KVR_ROLES; role++) {
+        const struct kvr_script_info *info = kvr_slot_info(router->slots[role]);
         if (!info)
             continue;
         write_role(prom, role);
@@ -28,14 +28,18 @@ static void write_in_force(const struct kvr_router *router, struct kvr_prom_writ
     }
     kvr_prom_family(prom, "script_quarantined", KVR_PROM_GAUGE,
                     "1 when the script failed too often and decides nothing until its next load.");
-    for (int role = 0; role < ROLES; role++) {
+    for (int role = 0; role < KVR_ROLES; role++) {
+        if (!is_told(router, role))
+            continue;
         write_role(prom, role);
-        kvr_prom_uint(prom, kvr_slot_quarantined(slot_of(router, role)));
+        kvr_prom_uint(prom, kvr_slot_quarantined(router->slots[role]));
     }
     kvr_prom_family(prom, "script_memory_bytes", KVR_PROM_GAUGE, "Lua heap of the script.");
-    for (int role = 0; role < ROLES; role++) {
+    for (int role = 0; role < KVR_ROLES; role++) {
+        if (!is_told(router, role))
+            continue;
         write_role(prom, role);
-        kvr_prom_uint(prom, kvr_slot_memory(slot_of(router, role)));
+        kvr_prom_uint(prom, kvr_slot_memory(router->slots[role]));
     }
 }
 
@@ -76,8 +80,10 @@ static void write_failures(const struct kvr_router *router, struct kvr_prom_writ
 {
     kvr_prom_family(prom, "script_failures_total", KVR_PROM_COUNTER,
                     "Calls that went wrong, by role and kind.");
-    for (int role = 0; role < ROLES; role++) {
-        const struct kvr_script_counters *counters = kvr_slot_counters(slot_of(router, role));
+    for (int role = 0; role < KVR_ROLES; role++) {
+        if (!is_told(router, role))
+            continue;
+        const struct kvr_script_counters *counters = kvr_slot_counters(router->slots[role]);
         const struct {
             const char *kind;
             uint64_t count;
@@ -99,9 +105,11 @@ void kvr_metrics_text_scripts(const struct kvr_router *router, struct kvr_prom_w
     write_in_force(router, prom);
     for (size_t i = 0; i < sizeof script_families / sizeof script_families[0]; i++) {
         kvr_prom_family(prom, script_families[i].name, KVR_PROM_COUNTER, script_families[i].help);
-        for (int role = 0; role < ROLES; role++) {
+        for (int role = 0; role < KVR_ROLES; role++) {
+            if (!is_told(router, role))
+                continue;
             write_role(prom, role);
-            kvr_prom_uint(prom, script_families[i].read(kvr_slot_counters(slot_of(router, role))));
+            kvr_prom_uint(prom, script_families[i].read(kvr_slot_counters(router->slots[role])));
         }
     }
     write_failures(router, prom);

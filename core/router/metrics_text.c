@@ -19,13 +19,6 @@ const char *kvr_metrics_rejection_name(enum kvr_rejection rejection)
     return names[rejection];
 }
 
-const char *kvr_metrics_role_name(enum kvr_script_role role)
-{
-    static const char *const names[] = {
-        [KVR_ROLE_POLICY] = "policy", [KVR_ROLE_SPILL] = "spill", [KVR_ROLE_CANARY] = "canary"};
-    return names[role];
-}
-
 /* ---- requests ---- */
 
 static void write_ends(const struct kvr_metrics *metrics, struct kvr_prom_writer *prom)

@@ -19,10 +19,9 @@
 void kvr_metrics_text_write(const struct kvr_router *router, uint64_t now_ns,
                             struct kvr_buffer *out);
 
-/* Values of the labels `code` and `role`, constant. A code is also the error code that the client
- * of a refused request sees. */
+/* Values of the label `code`, constant: also the error code that the client of a refused request
+ * sees. */
 const char *kvr_metrics_rejection_name(enum kvr_rejection rejection);
-const char *kvr_metrics_role_name(enum kvr_script_role role);
 
 /* ---- its parts ---- */
 

@@ -6,7 +6,7 @@ void kvr_observe(struct kvr_router *router, uint64_t now_ns,
                  const struct kvr_request_record *record, enum kvr_observed kind,
                  const struct kvr_ending *ending)
 {
-    struct kvr_slot *slot = record->canary ? router->canary : router->policy;
+    struct kvr_slot *slot = router->slots[record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY];
     const struct kvr_script_info *info = kvr_slot_info(slot);
     if (!info || !info->observes || record->replica == KVR_NO_REPLICA || !record->routed)
         return;

@@ -10,6 +10,13 @@ const char *kvr_outcome_name(enum kvr_outcome outcome)
     return names[outcome];
 }
 
+struct kvr_script_record *kvr_script_record_share(struct kvr_script_record *record)
+{
+    if (record)
+        record->references++;
+    return record;
+}
+
 void kvr_script_record_release(struct kvr_script_record *record)
 {
     if (!record)

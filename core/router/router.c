@@ -53,9 +53,9 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_block_ids_init(&router->block_ids, 0);
     kvr_queue_init(&router->queue, &o->queue);
     router->match = kvr_alloc_zero(o->replicas_max, sizeof *router->match);
-    router->policy = kvr_slot_create(KVR_SCRIPT_POLICY, &router->picture, o->seed);
-    router->spill = kvr_slot_create(KVR_SCRIPT_SPILL, &router->picture, o->seed + 1);
-    router->canary = kvr_slot_create(KVR_SCRIPT_POLICY, &router->picture, o->seed + 2);
+    for (int role = 0; role < KVR_ROLES; role++)
+        router->slots[role] = kvr_slot_create(kvr_role_kind((enum kvr_script_role)role),
+                                              &router->picture, o->seed + (uint64_t)role);
     router->reason_fallback = kvr_reason_intern(kvr_slice_of("fallback"));
     router->reason_opaque = kvr_reason_intern(kvr_slice_of("opaque"));
 }
@@ -63,11 +63,10 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
 void kvr_router_deinit(struct kvr_router *router)
 {
     KVR_CHECK(router->requests.open == 0);
-    kvr_slot_destroy(router->policy);
-    kvr_slot_destroy(router->spill);
-    kvr_slot_destroy(router->canary);
-    for (size_t i = 0; i < sizeof router->records / sizeof router->records[0]; i++)
-        kvr_script_record_release(router->records[i]);
+    for (int role = 0; role < KVR_ROLES; role++) {
+        kvr_slot_destroy(router->slots[role]);
+        kvr_script_record_release(router->records[role]);
+    }
     kvr_free(router->match);
     kvr_block_ids_deinit(&router->block_ids);
     kvr_request_table_deinit(&router->requests);
@@ -93,7 +92,7 @@ static void copy_text(char *to, size_t room, struct kvr_slice from)
 /* A session is always on the same side, whatever the share's neighbours do. */
 static bool is_canary(const struct kvr_router *router, const struct kvr_submission *submission)
 {
-    if (!(router->options.canary_share > 0) || !kvr_slot_info(router->canary))
+    if (!(router->options.canary_share > 0) || !kvr_slot_info(router->slots[KVR_ROLE_CANARY]))
         return false;
     uint64_t key = submission->session ? submission->session : router->sequence;
     return (double)(kvr_mix64(key ^ 0x63616e617279) >> 11) * 0x1.0p-53 <

@@ -33,6 +33,7 @@
 #include "queue.h"
 #include "replica.h"
 #include "request.h"
+#include "role.h"
 #include "slot.h"
 #include "view.h"
 #include "window.h"
@@ -92,10 +93,8 @@ struct kvr_router {
     struct kvr_window keys;        /* (routing key, replica) counts */
     struct kvr_window_pair *pairs; /* scratch: one key's replicas */
     struct kvr_picture picture;
-    struct kvr_slot *policy;
-    struct kvr_slot *spill;
-    struct kvr_slot *canary;              /* empty when off */
-    struct kvr_script_record *records[3]; /* of what is in force, by slot: policy, spill, canary */
+    struct kvr_slot *slots[KVR_ROLES];            /* by role; what is off is empty */
+    struct kvr_script_record *records[KVR_ROLES]; /* of what is in force */
     struct kvr_request_table requests;
     struct kvr_queue queue;
     struct kvr_metrics metrics;
@@ -139,8 +138,6 @@ uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
 
 /* ---- the scripts ---- */
 
-/* Which of the router's slots. */
-enum kvr_script_role { KVR_ROLE_POLICY, KVR_ROLE_SPILL, KVR_ROLE_CANARY };
 struct kvr_slot *kvr_router_slot(const struct kvr_router *router, enum kvr_script_role role);
 /* To be called after every load into a slot: takes note of names, hashes and needs. */
 void kvr_router_scripts_changed(struct kvr_router *router);

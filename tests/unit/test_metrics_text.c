@@ -174,9 +174,11 @@ static void a_script_is_named_and_its_faults_are_counted(void **state)
                                          "  return kvr.least(), 'zero' end }");
     struct kvr_slice none = kvr_slice_of("");
     struct kvr_slice name = kvr_slice_of("odd \"name\"\n");
-    assert_int_equal(kvr_slot_load(router.policy, name, none, good, NULL, 0, &error), 0);
-    assert_int_not_equal(
-        kvr_slot_load(router.policy, name, none, kvr_slice_of("no lua"), NULL, 0, &error), 0);
+    assert_int_equal(
+        kvr_slot_load(router.slots[KVR_ROLE_POLICY], name, none, good, NULL, 0, &error), 0);
+    assert_int_not_equal(kvr_slot_load(router.slots[KVR_ROLE_POLICY], name, none,
+                                       kvr_slice_of("no lua"), NULL, 0, &error),
+                         0);
     kvr_router_scripts_changed(&router);
     serve(kvr_slice_of("m"), SECOND);
     serve(kvr_slice_of("m"), 6 * SECOND);

@@ -481,7 +481,7 @@ static void bad_bodies_name_the_field_and_the_value(void **state)
         assert_error(400, "invalid_value", cases[i].param, cases[i].message);
     }
     assert_int_equal(f.ingress.router.replicas.count, 0);
-    assert_int_equal(kvr_slot_info(f.ingress.router.policy)->generation, 1);
+    assert_int_equal(kvr_slot_info(f.ingress.router.slots[KVR_ROLE_POLICY])->generation, 1);
     stop();
 }
 
