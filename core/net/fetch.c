@@ -201,23 +201,9 @@ static void on_data(struct kvr_stream *stream, char *data, size_t len)
         take_body(fetch, fetch->head_bytes.data + size, fetch->head_bytes.len - size);
 }
 
-/* libuv reports a reset that arrives together with data as a plain end of file: the socket knows
- * better, and an answer that lasts until the end of its connection hangs on the difference. */
-static int true_end(struct kvr_stream *stream, int uv_code)
-{
-    uv_os_fd_t fd;
-    int pending = 0;
-    socklen_t len = sizeof pending;
-    if (uv_code == UV_EOF && uv_fileno((uv_handle_t *)&stream->tcp, &fd) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &len) == 0 && pending)
-        return uv_translate_sys_error(pending);
-    return uv_code;
-}
-
 static void on_end(struct kvr_stream *stream, int uv_code)
 {
     struct kvr_fetch *fetch = fetch_of(stream);
-    uv_code = true_end(stream, uv_code);
     bool whole = uv_code == UV_EOF && fetch->head_done && fetch->framing == FRAMING_TO_THE_END;
     finish(fetch, whole ? 0 : uv_code, false);
 }

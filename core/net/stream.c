@@ -43,6 +43,18 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init(memory, (unsigned)len);
 }
 
+/* libuv reports a reset that arrives together with data as an end of file. For a body that lasts
+ * until the connection does, the difference is between whole and lost. */
+static int true_end(struct kvr_stream *stream, int uv_code)
+{
+    int pending = 0;
+    socklen_t len = sizeof pending;
+    if (uv_code == UV_EOF && getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &pending, &len) == 0 &&
+        pending)
+        return uv_translate_sys_error(pending);
+    return uv_code;
+}
+
 static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
 {
     struct kvr_stream *stream = handle->data;
@@ -54,7 +66,7 @@ static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
     } else if (len < 0) {
         uv_read_stop(handle);
         stream->reading = false;
-        end(stream, (int)len);
+        end(stream, true_end(stream, (int)len));
     }
 }
 
@@ -71,6 +83,7 @@ void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
 void kvr_stream_start(struct kvr_stream *stream)
 {
     KVR_CHECK(!stream->reading && !stream->closing);
+    KVR_CHECK(uv_fileno((uv_handle_t *)&stream->tcp, &stream->fd) == 0);
     uv_tcp_nodelay(&stream->tcp, 1);
     if (uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_read) == 0)
         stream->reading = true;
@@ -136,9 +149,12 @@ static void on_write(uv_write_t *request, int status)
 
 static size_t try_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
 {
-    int rc = uv_try_write((uv_stream_t *)&stream->tcp, bufs, count);
-    /* Any other failure comes back through uv_write, whose callback ends the stream. */
-    return rc > 0 ? (size_t)rc : 0;
+    /* Nothing waits inside libuv, so the socket may be written past it; sendmsg is the shorter way
+     * through the kernel than the writev that libuv would use. uv_buf_t is an iovec on Unix. */
+    struct msghdr message = {.msg_iov = (struct iovec *)bufs, .msg_iovlen = count};
+    ssize_t sent = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    /* Any failure but a full socket comes back through uv_write, whose callback ends the stream. */
+    return sent > 0 ? (size_t)sent : 0;
 }
 
 void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)

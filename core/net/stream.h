@@ -43,6 +43,7 @@ struct kvr_stream {
     struct kvr_loop *loop;
     const struct kvr_stream_events *events; /* static */
     struct kvr_stream_unsent *unsent;       /* NULL: all sent */
+    int fd;                                 /* once started */
     uint64_t bytes_in;
     uint64_t bytes_out; /* accepted for sending */
     bool reading;
