@@ -33,13 +33,6 @@ uint64_t kvr_live_engine_now(const struct kvr_live_engine *live)
     return (uint64_t)((double)(kvr_loop_now() - live->origin_ns) * live->time_scale);
 }
 
-/* At the time of an order from outside, which is never before what the engine has seen. */
-static uint64_t order_time(const struct kvr_live_engine *live)
-{
-    uint64_t now = kvr_live_engine_now(live);
-    return now > live->engine.now_ns ? now : live->engine.now_ns;
-}
-
 /* ---- who an event belongs to ---- */
 
 static void hold_slot(struct kvr_live_engine *live, struct kvr_live_request *request)
@@ -158,6 +151,17 @@ static void enter(struct kvr_live_engine *live, struct kvr_live_request *request
     live->handler.on_refused(live->handler.context, request, code);
 }
 
+/* The time of an order from outside: now, but not after a request that is due and has not entered,
+ * and not before what the engine has seen. */
+static uint64_t order_time(const struct kvr_live_engine *live)
+{
+    uint64_t now = kvr_live_engine_now(live);
+    const struct kvr_live_request *arrival = first_arrival(live);
+    if (arrival && arrival->due_ns < now)
+        now = arrival->due_ns;
+    return now > live->engine.now_ns ? now : live->engine.now_ns;
+}
+
 /* ---- time ---- */
 
 static void set_alarm(struct kvr_live_engine *live)
@@ -171,18 +175,34 @@ static void set_alarm(struct kvr_live_engine *live)
     kvr_alarm_set(&live->alarm, next == KVR_ENGINE_NEVER ? KVR_ALARM_NEVER : wall_of(live, next));
 }
 
+/* The next thing that happens by `now`, arrivals and steps in the order of their times. False when
+ * there is none. One at a time, so that a process that was held up for long hands out what it has
+ * before it makes more. */
+static bool take_one(struct kvr_live_engine *live, uint64_t now)
+{
+    struct kvr_live_request *arrival = first_arrival(live);
+    uint64_t step = kvr_engine_next_time(&live->engine);
+    bool enters = arrival && arrival->due_ns <= step;
+    uint64_t due = enters ? arrival->due_ns : step;
+    if (due > now)
+        return false;
+    if (enters) {
+        enter(live, arrival);
+    } else {
+        kvr_engine_advance(&live->engine, step);
+        collect(live);
+    }
+    deliver_due(live, due);
+    return true;
+}
+
 static void on_ring(void *context)
 {
     struct kvr_live_engine *live = context;
-    uint64_t now = kvr_live_engine_now(live);
     /* wall_of rounds: what rang for a time has reached it. */
-    now += 1 + (uint64_t)live->time_scale;
-    struct kvr_live_request *arrival;
-    while ((arrival = first_arrival(live)) && arrival->due_ns <= now)
-        enter(live, arrival);
-    if (now > live->engine.now_ns)
-        kvr_engine_advance(&live->engine, now);
-    collect(live);
+    uint64_t now = kvr_live_engine_now(live) + 1 + (uint64_t)live->time_scale;
+    while (take_one(live, now))
+        continue;
     deliver_due(live, now);
     set_alarm(live);
 }
