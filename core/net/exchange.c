@@ -325,5 +325,4 @@ const struct kvr_upstream_events kvr_exchange_upstream_events = {
     .on_ready = on_ready,
     .on_bytes = kvr_exchange_take_answer,
     .on_failed = on_failed,
-    .on_room = NULL,
 };

@@ -51,13 +51,6 @@ static void on_end(struct kvr_stream *stream, int uv_code)
     fail(upstream_of(stream), uv_code);
 }
 
-static void on_drained(struct kvr_stream *stream)
-{
-    struct kvr_upstream *upstream = upstream_of(stream);
-    if (upstream->user)
-        upstream->pool->events->on_room(upstream->user);
-}
-
 static void on_closed(struct kvr_stream *stream)
 {
     struct kvr_upstream *upstream = upstream_of(stream);
@@ -71,7 +64,7 @@ static void on_closed(struct kvr_stream *stream)
 }
 
 static const struct kvr_stream_events stream_events = {
-    .on_data = on_data, .on_end = on_end, .on_drained = on_drained, .on_closed = on_closed};
+    .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
 
 void kvr_upstream_pool_init(struct kvr_upstream_pool *pool, struct kvr_loop *loop,
                             const struct kvr_upstream_events *events,
@@ -138,7 +131,7 @@ static struct kvr_upstream *open_new(struct kvr_upstream_pool *pool, void *user,
     struct kvr_upstream *upstream = kvr_alloc_zero(1, sizeof *upstream);
     upstream->pool = pool;
     upstream->user = user;
-    upstream->since_ns = kvr_loop_now();
+    upstream->since_ns = kvr_loop_coarse(pool->loop);
     upstream->state = KVR_UPSTREAM_CONNECTING;
     kvr_list_init(&upstream->link);
     kvr_stream_init(&upstream->stream, pool->loop, &stream_events);
@@ -191,7 +184,7 @@ void kvr_upstream_release(struct kvr_upstream *upstream)
     }
     upstream->user = NULL;
     upstream->state = KVR_UPSTREAM_IDLE;
-    upstream->since_ns = kvr_loop_now();
+    upstream->since_ns = kvr_loop_coarse(pool->loop);
     kvr_list_prepend(&pool->idle, &upstream->link);
     pool->idle_count++;
 }

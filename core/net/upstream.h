@@ -28,7 +28,6 @@ struct kvr_upstream_events {
     void (*on_bytes)(void *user, char *data, size_t len);
     /* The connection is gone and must not be used again. UV_EOF: the peer closed it. */
     void (*on_failed)(void *user, int uv_code, bool stale);
-    void (*on_room)(void *user); /* what was written has left */
 };
 
 struct kvr_upstream_pool {
