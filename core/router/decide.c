@@ -61,11 +61,26 @@ static enum kvr_rejection why_none(const struct kvr_router *router,
     return draining ? KVR_REJECT_DRAINING : KVR_REJECT_NO_REPLICAS;
 }
 
+/* What the replica that holds most of the prompt would still have to prefill. */
+static uint32_t least_uncached(const struct kvr_router *router,
+                               const struct kvr_request_record *record)
+{
+    const struct kvr_view *view = &router->picture.view;
+    double matched = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->rows[i].match_tokens > matched)
+            matched = view->rows[i].match_tokens;
+    double uncached = (double)record->prompt_tokens - matched;
+    return uncached > 0 ? (uint32_t)(uncached + 0.5) : 0;
+}
+
 /* Waits for a replica, or is refused. */
 static void wait_or_reject(struct kvr_router *router, uint64_t now_ns,
                            struct kvr_request_ref request, const uint64_t *chain,
                            enum kvr_rejection otherwise)
 {
+    struct kvr_request_record *record = kvr_request_at(&router->requests, request);
+    record->uncached_tokens = least_uncached(router, record);
     if (kvr_queue_add(&router->queue, &router->requests, request, chain, now_ns))
         return;
     bool full = router->queue.options.max != 0;

@@ -109,7 +109,8 @@ void kvr_router_failed(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     record->admitted = false;
     uint32_t failed = record->replica;
     leave_replica(router, now_ns, record, replica_fault, false);
-    record->excluded[record->excluded_count++] = (uint16_t)failed;
+    record->excluded[record->excluded_count++] = (uint16_t)failed; /* and its hold with it */
+    record->replica = KVR_NO_REPLICA;
     if (record->moves == router->options.moves) {
         kvr_decide_reject(router, now_ns, request, KVR_REJECT_ALL_FAILED);
         return;
@@ -169,6 +170,7 @@ static void count_ending(struct kvr_router *router, const struct kvr_ending *end
 void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                        const struct kvr_ending *ending)
 {
+    kvr_router_settle(router); /* the chain of one that waited goes with its record */
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     router->now_ns = now_ns;
     if (record->queued)

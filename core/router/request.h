@@ -94,7 +94,7 @@ struct kvr_request_record {
     uint64_t queued_ns;   /* since when it waits */
     uint64_t waited_ns;   /* over all its waits */
     float priority, slo_ttft_ms;
-    uint32_t uncached_tokens; /* as put on the ticket */
+    uint32_t uncached_tokens; /* as put on the ticket; while it waits, on the best replica */
     float prompt_bytes, prompt_tokens, max_tokens;
     float chosen_in_flight, declined_in_flight, min_in_flight, mean_in_flight;
     uint16_t candidates; /* rows of the view */

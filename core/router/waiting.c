@@ -41,7 +41,7 @@ static struct kvr_request_record *next_to_go(struct kvr_router *router)
         /* Nothing has changed since it was last tried: it would only be told so again. */
         if (record->queue_epoch == queue->epoch || !has_replica(router, record))
             continue;
-        if (!best || record->prompt_tokens < best->prompt_tokens)
+        if (!best || record->uncached_tokens < best->uncached_tokens)
             best = record;
         if (queue->options.order == KVR_QUEUE_FIFO)
             break;

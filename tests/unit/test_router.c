@@ -379,6 +379,70 @@ static void test_waiting_has_a_deadline_and_a_chain(void **state)
     free_router(router);
 }
 
+static void test_the_shortest_is_what_is_left_to_prefill(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_SHORTEST);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t known[40], other[10];
+    make_chain(known, 40, 1);
+    make_chain(other, 10, 2);
+    struct kvr_submission long_known = submission(known, 40), short_new = submission(other, 10);
+    struct kvr_submission none = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &long_known), next;
+    struct kvr_action b = submit(router, S, &none);
+    struct kvr_request_ref c, d;
+    expect_waiting(router, S, &short_new, &c);
+    expect_waiting(router, S, &long_known, &d);
+    assert_int_equal(kvr_router_request(router, c)->uncached_tokens, 160);
+    assert_int_equal(kvr_router_request(router, d)->uncached_tokens, 0);
+    kvr_router_finish(router, S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, d.slot);
+    kvr_router_finish(router, S, b.request, &success);
+    kvr_router_finish(router, S, c, &success);
+    kvr_router_finish(router, S, d, &success);
+    free_router(router);
+}
+
+/* Its chain is the record's own: it must be in the index before the record goes. */
+static void test_one_that_waited_may_end_before_it_is_settled(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_FIFO);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[10];
+    make_chain(chain, 10, 1);
+    struct kvr_submission what = submission(chain, 10), none = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &none), b = submit(router, S, &none), next;
+    struct kvr_request_ref c;
+    expect_waiting(router, S, &what, &c);
+    kvr_router_finish(router, S, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next));
+    assert_int_equal(next.request.slot, c.slot);
+    kvr_router_finish(router, S, c, &success);
+    assert_null(router->pending.chain);
+    kvr_router_settle(router);
+    assert_int_equal(kvr_prefix_index_believed(&router->index, next.replica), 10);
+    kvr_router_finish(router, S, b.request, &success);
+    free_router(router);
+}
+
+static void test_one_that_failed_may_wait_and_go_away(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_queueing_router(KVR_QUEUE_FIFO);
+    struct kvr_submission what = submission(NULL, 0);
+    struct kvr_action a = submit(router, S, &what), b = submit(router, S, &what), next;
+    kvr_router_failed(router, S, a.request, false, &what);
+    assert_false(kvr_router_next_action(router, &next)); /* the other one is full */
+    assert_int_equal(router->queue.count, 1);
+    assert_int_equal(kvr_router_request(router, a.request)->replica, KVR_NO_REPLICA);
+    kvr_router_finish(router, S, a.request, &success);
+    kvr_router_finish(router, S, b.request, &success);
+    free_router(router);
+}
+
 static void test_hold_waits_for_a_change(void **state)
 {
     (void)state;
@@ -533,6 +597,9 @@ int main(void)
         cmocka_unit_test(test_the_table_of_requests_is_bounded),
         cmocka_unit_test(test_the_queue_goes_in_order),
         cmocka_unit_test(test_the_queue_may_take_the_shortest),
+        cmocka_unit_test(test_the_shortest_is_what_is_left_to_prefill),
+        cmocka_unit_test(test_one_that_waited_may_end_before_it_is_settled),
+        cmocka_unit_test(test_one_that_failed_may_wait_and_go_away),
         cmocka_unit_test(test_waiting_has_a_deadline_and_a_chain),
         cmocka_unit_test(test_hold_waits_for_a_change),
         cmocka_unit_test(test_bytes_of_wide_blocks),
