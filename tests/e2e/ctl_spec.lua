@@ -1,0 +1,291 @@
+-- `kvroute ctl`: what it says, in how much room, and what it exits with.
+local cjson = require("cjson")
+local Fleet = require("e2e.support.fleet")
+local Replica = require("e2e.support.replica")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+
+local DONE, REFUSED, USAGE, UNREACHABLE = 0, 1, 2, 3
+
+local runs = 0
+
+-- Starts it for this fleet; `env` are further variables.
+local function begin_ctl(fleet, arguments, env)
+  runs = runs + 1
+  local argv = { Fleet.binary, "ctl" }
+  for word in arguments:gmatch("%S+") do argv[#argv + 1] = word end
+  local all = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" }
+  for name, value in pairs(env or {}) do all[name] = value end
+  local path = ("%s/ctl.%d"):format(fleet.folder, runs)
+  return process.start(argv, { out = path .. ".out", err = path .. ".err", env = all })
+end
+
+-- Runs it to its end: the exit code, stdout and stderr.
+local function ctl(fleet, arguments, env)
+  local run = begin_ctl(fleet, arguments, env)
+  local how, code = run:wait(10)
+  assert.equal("exited", how)
+  return code, run:stdout(), run:stderr()
+end
+
+-- Succeeds, says nothing on stderr, and keeps to its width. What it said.
+local function shows(fleet, arguments)
+  local code, out, err = ctl(fleet, arguments)
+  assert.same({ DONE, "" }, { code, err })
+  for line in out:gmatch("[^\n]*") do
+    assert.is_true(#line <= 100, line)
+    assert.is_nil(line:find("[%z\1-\31\127]"), line)
+  end
+  return out
+end
+
+local function has(text, part)
+  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
+end
+
+-- The words of the line that begins with this one.
+local function line_of(text, first)
+  for line in text:gmatch("[^\n]+") do
+    local words = {}
+    for word in line:gmatch("%S+") do words[#words + 1] = word end
+    if words[1] == first then return words end
+  end
+end
+
+local function begin_stream(fleet, replica)
+  local client = fleet:connect()
+  client:begin(Fleet.chat_request("a long one", { stream = true }))
+  local exchange = replica:take()
+  exchange:stream()
+  exchange:event("first")
+  client:wait_body(1)
+  return client, exchange
+end
+
+describe("kvroute ctl", function()
+  after_each(Fleet.finish)
+
+  it("shows the state of everything", function()
+    local fleet = Fleet.start({ replicas = 2, config = { policy = "round_robin" } })
+    local a, b = fleet.replicas[1], fleet.replicas[2]
+    a.script, b.script = Replica.answers(), Replica.answers()
+    for _ = 1, 3 do assert.equal(200, fleet:chat("x").status) end
+    assert.equal(404, fleet:chat("x", { model = "nobody" }).status)
+    a.script = nil
+    assert.equal(200, fleet:admin_answer("/admin/replicas/drain", { replica = b.name }).status)
+    a.taken = a:count()
+    local client, exchange = begin_stream(fleet, a)
+
+    local status = shows(fleet, "status")
+    has(status, "2 members, 1 in rotation, 0 down, 1 draining; 1 in flight")
+    has(status, "round_robin, generation 1")
+    has(status, "success 3")
+    has(status, "model_not_found 1")
+    has(status, fleet.address)
+    local replicas = shows(fleet, "replicas")
+    assert.same({ a.name, "up", "1", "1" }, { unpack(line_of(replicas, a.name), 1, 4) })
+    assert.same({ b.name, "up+draining", "1", "0" }, { unpack(line_of(replicas, b.name), 1, 4) })
+    local scripts = shows(fleet, "scripts")
+    assert.same({ "policy", "round_robin", "1" }, { unpack(line_of(scripts, "policy"), 1, 3) })
+    has(scripts, fleet.policies .. "/round_robin.lua")
+    has(shows(fleet, "index"), "no script in force uses it")
+    has(shows(fleet, "requests"), "streaming")
+    has(shows(fleet, "log warn"), "warn")
+    local code, page = ctl(fleet, "metrics")
+    assert.equal(DONE, code)
+    has(page, "\nkvroute_requests_open 1\n")
+    exchange:finish()
+    client:finish()
+  end)
+
+  it("passes the JSON on for programs, errors too", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    for _, name in ipairs({ "status", "replicas", "scripts", "index", "requests" }) do
+      local code, out = ctl(fleet, name .. " --json")
+      assert.equal(DONE, code)
+      local answer = fleet:admin("/admin/" .. name)
+      for key in pairs(answer) do assert.is_not_nil(cjson.decode(out)[key], name .. " " .. key) end
+    end
+    local code, out, err = ctl(fleet, "-j drain nobody:1")
+    assert.equal(REFUSED, code)
+    assert.equal("not_found", cjson.decode(out).error.code)
+    has(err, "nobody:1")
+    code, out = ctl(fleet, "--json policy round_robin")
+    assert.equal(DONE, code)
+    assert.equal("round_robin", cjson.decode(out).scripts[1].name)
+  end)
+
+  it("changes the fleet", function()
+    local fleet = Fleet.start({ replicas = 1, script = Replica.answers() })
+    local added = Replica.start({ script = Replica.answers() })
+    Fleet.write(fleet.folder .. "/key", "sk-from-a-file\n")
+    local settings = "weight=2.5 capacity=7 models=special,other"
+    local out = shows(fleet, ("add %s %s key=@%s/key"):format(added.url, settings, fleet.folder))
+    has(out, added.name)
+    loop.wait(function() return fleet:replica_state(added.name).operational == "up" end, 2, "up")
+    local state = fleet:replica_state(added.name)
+    assert.same({ 2.5, 7, 2, true }, { state.weight, state.capacity, state.models, state.has_key })
+    assert.equal(200, fleet:chat("x", { model = "special" }).status)
+    local key
+    for _, header in ipairs(added:take().request.headers) do
+      if header[1]:lower() == "authorization" then key = header[2] end
+    end
+    assert.equal("Bearer sk-from-a-file", key)
+
+    has(shows(fleet, "weight " .. added.url .. " 0.5"), "weight 0.5")
+    has(shows(fleet, "drain " .. added.name), "draining")
+    has(shows(fleet, "restore " .. fleet:replica_state(added.name).id), "ready")
+    has(shows(fleet, "remove " .. added.name .. " --wait 1"), "is empty")
+    assert.is_nil(fleet:replica_state(added.name))
+  end)
+
+  it("waits for a drained replica to become empty", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    local replica = fleet.replicas[1]
+    local client, exchange = begin_stream(fleet, replica)
+    local code, out, err = ctl(fleet, "drain " .. replica.name .. " --wait 0.3")
+    assert.equal(REFUSED, code)
+    has(out, "draining, weight 1, 1 in flight")
+    has(err, "1 in flight after 0.3 s")
+    local waiting = begin_ctl(fleet, "drain --wait 20 " .. replica.name)
+    waiting:wait_line("(draining)", 5)
+    loop.sleep(0.2)
+    assert.is_true(waiting:alive())
+    exchange:finish()
+    client:finish()
+    assert.same({ "exited", DONE }, { waiting:wait(3) })
+    has(waiting:stdout(), replica.name .. " is empty")
+
+    -- What is removed can be waited for as well.
+    shows(fleet, "restore " .. replica.name)
+    client, exchange = begin_stream(fleet, replica)
+    waiting = begin_ctl(fleet, "remove --wait 20 " .. replica.name)
+    waiting:wait_line("(removed)", 5)
+    exchange:finish()
+    assert.equal(200, client:finish().status)
+    assert.same({ "exited", DONE }, { waiting:wait(3) })
+  end)
+
+  it("changes the scripts", function()
+    local fleet = Fleet.start({
+      replicas = 2,
+      script = Replica.answers(),
+      policies = {
+        mine = [[return { api = 1, name = "mine", params = { n = 1, word = "a" },
+          pick = function() return kvr.least(), "mine" end }]],
+        broken = "return {\n  api = ,\n}",
+      },
+    })
+    has(shows(fleet, "policy mine n=2 word=x=y"), [[n=2 word="x=y"]])
+    assert.equal("mine", fleet:chat("x"):header("x-kvroute-policy"))
+    has(shows(fleet, "set policy n=3"), [[n=3 word="x=y"]])
+    has(shows(fleet, "spill tokens"), "tokens")
+    has(shows(fleet, "spill default"), "(none)")
+    has(shows(fleet, "canary p2c 0.25"), "25 % of sessions")
+    has(shows(fleet, "status"), "25 % of sessions")
+    assert.is_nil(shows(fleet, "canary off"):find("% of sessions", 1, true))
+    shows(fleet, "reload")
+
+    local code, out, err = ctl(fleet, "policy broken")
+    assert.same({ REFUSED, "" }, { code, out })
+    has(err, "broken.lua:2:")
+    has(err, "policy mine (generation 3) stays in force")
+    has(shows(fleet, "scripts"), "broken.lua:2:")
+    Fleet.replace(fleet:policy_path("mine"), "nonsense")
+    code, out, err = ctl(fleet, "reload")
+    assert.same({ REFUSED, "" }, { code, out })
+    has(err, "mine.lua:1:")
+    assert.equal("mine", fleet:chat("x"):header("x-kvroute-policy"))
+  end)
+
+  it("tells refused, misused and unreachable apart", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    local cases = {
+      { REFUSED, "drain nobody:1", '"nobody:1" is no member' },
+      { REFUSED, "add http://127.0.0.1:1 weight=heavy", 'not "heavy"' },
+      { REFUSED, "add http://127.0.0.1:1 colour=red", '"colour" is not known' },
+      { REFUSED, "add https://127.0.0.1:1", "https://127.0.0.1:1" },
+      { REFUSED, "policy nobody_wrote_it", "nobody_wrote_it.lua" },
+      { REFUSED, "set policy nonsense=1", "nonsense" },
+      { REFUSED, "set king a=1", "king" },
+      { REFUSED, "canary p2c 1.5", "share" },
+      { REFUSED, "log loud", "loud" },
+      { REFUSED, "-a " .. fleet.replicas[1].name .. " scripts", "status 404" },
+      { USAGE, "", "a command is needed" },
+      { USAGE, "frobnicate", '"frobnicate"' },
+      { USAGE, "drain", "drain takes REPLICA" },
+      { USAGE, "status now", "status takes no argument" },
+      { USAGE, "--frobnicate status", "--frobnicate" },
+      { USAGE, "status --wait 1", "status does not wait" },
+      { USAGE, "drain x:1 --wait soon", "soon" },
+      { USAGE, "set policy a", '"a" is not KEY=VALUE' },
+      { USAGE, "add http://127.0.0.1:1 =1", '"=1" is not KEY=VALUE' },
+      { USAGE, "add http://127.0.0.1:1 key=@/nowhere", "/nowhere" },
+      { USAGE, "canary p2c", "NAME SHARE" },
+      { USAGE, "canary off 1", "NAME SHARE" },
+      { USAGE, "--admin nowhere status", '"nowhere" is not host:port' },
+      { UNREACHABLE, "-a 127.0.0.1:1 status", "connection refused" },
+      { UNREACHABLE, "-a no.such.host.invalid:1 status", "no.such.host.invalid" },
+    }
+    fleet.replicas[1].script = Replica.answers({ status = 404, content_type = "text/plain" })
+    for _, case in ipairs(cases) do
+      local code, out, err = ctl(fleet, case[2])
+      assert.equal(case[1], code, case[2] .. "\n" .. err)
+      assert.equal("", out)
+      has(err, case[3])
+    end
+    assert.equal(1, #fleet:admin("/admin/replicas").replicas)
+    assert.equal("prefix_affinity", fleet:admin("/admin/scripts").scripts[1].name)
+  end)
+
+  it("does not take another server for an admin interface", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    fleet.replicas[1].script = Replica.answers({ body = "{", content_type = "text/html" })
+    local code, _, err = ctl(fleet, "-a " .. fleet.replicas[1].name .. " status")
+    assert.equal(UNREACHABLE, code)
+    has(err, "no admin interface")
+  end)
+
+  it("helps with each command", function()
+    local fleet = Fleet.start({ replicas = 0, ready = false })
+    local help = shows(fleet, "--help")
+    local commands = help:match("Commands:\n(.-)\n\n")
+    local count = 0
+    for name in commands:gmatch("  (%l+)[^\n]*") do
+      count = count + 1
+      local own = shows(fleet, name .. " --help")
+      has(own, "Usage: kvroute ctl " .. name)
+      has(own, "--admin")
+    end
+    assert.equal(17, count)
+  end)
+
+  it("brings the token along, and does not let names act on a terminal", function()
+    local fleet = Fleet.start({
+      replicas = { { models = { "bad\27[31mname\r\n" } } },
+      config = { admin = { token = "a-long-secret" } },
+      ready = false,
+    })
+    local with = { KVROUTE_TOKEN = "a-long-secret" }
+    loop.wait(function()
+      local _, out = ctl(fleet, "replicas --json", with)
+      return out:find('"operational":"up"', 1, true) and out:find('"models":1', 1, true)
+    end, 5, "the replica to be up")
+    local client = fleet:connect()
+    client:begin(Fleet.chat_request("x", { model = "bad\27[31mname\r\n" }))
+    local exchange = fleet.replicas[1]:take()
+    local code, out = ctl(fleet, "requests", with)
+    assert.equal(DONE, code)
+    has(out, "bad?[31mname??")
+    exchange:reply()
+    assert.equal(200, client:finish().status)
+
+    assert.equal(DONE, (ctl(fleet, "status --token a-long-secret")))
+    for _, wrong in ipairs({ "", "a-long-secre", "a-long-secret2" }) do
+      local refused, _, err = ctl(fleet, "status", { KVROUTE_TOKEN = wrong })
+      assert.equal(REFUSED, refused)
+      has(err, "bearer token")
+    end
+    fleet:stop() -- Fleet.finish would look without the token
+  end)
+end)
