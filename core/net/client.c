@@ -26,7 +26,7 @@ void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state)
     kvr_list_remove(&client->link);
     kvr_list_append(list, &client->link);
     client->state = state;
-    client->since_ns = kvr_loop_now();
+    client->since_ns = kvr_loop_coarse(listener->loop);
 }
 
 /* Counts the client's buffer in the listener's total; frees it when it is empty. */

@@ -39,3 +39,8 @@ uint64_t kvr_loop_now(void)
 {
     return uv_hrtime();
 }
+
+uint64_t kvr_loop_coarse(const struct kvr_loop *loop)
+{
+    return uv_now(loop->uv) * 1000000;
+}

@@ -25,5 +25,8 @@ void kvr_loop_deinit(struct kvr_loop *loop);
 void kvr_loop_woke(struct kvr_loop *loop);
 /* Monotonic nanoseconds. */
 uint64_t kvr_loop_now(void);
+/* The same clock as it stood when the loop last woke, in steps of a millisecond: costs nothing, for
+ * limits of seconds. */
+uint64_t kvr_loop_coarse(const struct kvr_loop *loop);
 
 #endif
