@@ -13,6 +13,47 @@ static const char *const kinds[] = {"none",   "stall", "reset",  "close",  "cut"
                                     "refuse", "idle",  "slow",   "restart"};
 static const char *const insides[] = {"nothing", "size", "data", "utf8", "newline", "done"};
 
+const char kvr_emu_fault_help[] =
+    "A fault is one line, KIND;KEY=VALUE;..., for --fault, for the header x-kvroute-fault of a\n"
+    "request, and for the body of POST /fault, which also takes JSON: "
+    "{\"kind\":\"stall\",\"after\":3}.\n"
+    "GET /fault shows what is set, DELETE /fault takes it back; ?replica=N or all says whose.\n"
+    "\n"
+    "Of the bytes of an answer:\n"
+    "  stall               no further byte, for ever; with ms= for so long\n"
+    "  reset               the connection breaks\n"
+    "  close               an orderly close, before the answer is complete\n"
+    "  cut                 two writes, ms= (5) apart; every=1: in each event from there on\n"
+    "  drip                bytes= (1) a write, ms= (0) apart\n"
+    "Where in it:\n"
+    "  at=head             before the first byte (the default)\n"
+    "  at=body             when the head is out\n"
+    "  after=N             when the event of the N-th token is out\n"
+    "  bytes=N             after N bytes of the body\n"
+    "  in=PLACE            inside the next event: size (of its chunk), data (in that word), utf8\n"
+    "                      (in a wide character), newline (between the two at its end), done\n"
+    "  ms=N                wait so long before acting there\n"
+    "\n"
+    "Instead of an answer, or in it:\n"
+    "  status;code=N       an error of that status; retry_after=S, ms=N\n"
+    "  error;after=N       an engine's error event after N tokens\n"
+    "  huge;bytes=N        so many bytes at full speed, without an engine; sized=1: with a length\n"
+    "  race                a connection that is used again is reset when the request comes;\n"
+    "                      orderly=1: closed\n"
+    "  none                nothing: for a request that is to be spared\n"
+    "\n"
+    "To which requests:\n"
+    "  path=PATH           those to it; * is every path (the default is those that generate)\n"
+    "  marker=TEXT         those with it in their body\n"
+    "  times=N             only so many\n"
+    "\n"
+    "Of the replica:\n"
+    "  refuse              no new connections; with ms= for so long\n"
+    "  idle;ms=N           idle connections are closed after so long\n"
+    "  slow;factor=F       steps of the engine take F times as long\n"
+    "  restart             it dies and comes back with an empty cache after its start-up time, or\n"
+    "                      ms=; orderly=1: only the engine, while the server goes on to say so\n";
+
 static int index_of(const char *const *names, size_t count, struct kvr_slice name)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,29 +1,12 @@
 /* Faults that an emulated replica commits on demand, one request after another.
  *
- * A fault is written as one line, the same on the command line, in the header `x-kvroute-fault` of
- * a request and in the body of POST /fault:
+ * A fault is one line, the same on the command line, in the header `x-kvroute-fault` of a request
+ * and in the body of POST /fault: its kind, and what it needs, as key=value between semicolons.
+ * kvr_emu_fault_help (`kvroute replica --faults`) has them all.
  *
- *   stall;after=3                  no byte after the third token, for ever
- *   stall;at=body;ms=500           head at once, then half a second of silence, then on
- *   reset;after=3;in=utf8          the connection breaks inside a character of the fourth event
- *   close;bytes=100                an orderly close in the middle of the body
- *   cut;in=newline;every=1         every event in two writes, 5 ms apart
- *   drip;bytes=1;ms=2              one byte a write
- *   error;after=2                  an engine's error event in the stream
- *   status;code=503;marker=XYZ     this answer to requests whose body contains XYZ
- *   huge;bytes=20000000            so many bytes at once, without an engine
- *   race                           a connection that is used again closes on receipt of the request
- *
- * Where it happens: `at=head` before the first byte (also the default), `at=body` after the head,
- * `after=N` when the event of the N-th token is out, `bytes=N` after N bytes of the body; `in=`
- * puts it inside the next event: `size` of its chunk, `data` of its field name, `utf8` inside its
- * first wide character, `newline` between the two that end it, `done` inside [DONE]. `ms` waits
- * before acting. Which requests: `path=` (default: those that generate; `*` all), `marker=`,
- * `times=N`.
- *
- * Faults of the replica rather than of a request: `refuse` (no new connections, ms= for a time),
- * `idle;ms=N` (idle connections close after N ms), `slow;factor=F` (of the engine's steps),
- * `restart` (of the engine), `none` (nothing: overrides those that are set). */
+ * Where in an answer a fault acts is exact to the byte (emu_output.h). A fault that is set stays
+ * until it is taken back or has acted `times`; the oldest that is meant for a request is the one
+ * that it gets. */
 #ifndef KVR_EMU_FAULT_H
 #define KVR_EMU_FAULT_H
 
@@ -101,6 +84,8 @@ struct kvr_emu_faults {
 /* KVR_E_INVALID with the word that is wrong. */
 int kvr_emu_fault_parse(struct kvr_slice text, struct kvr_emu_fault *fault,
                         struct kvr_error *error) KVR_MUST_USE;
+/* All of them, for people. */
+extern const char kvr_emu_fault_help[];
 /* As it would be written. */
 void kvr_emu_fault_write(const struct kvr_emu_fault *fault, struct kvr_buffer *out);
 /* Is it one of the replica, and no request's? */
