@@ -16,7 +16,7 @@ struct kvr_histogram {
     uint64_t count;
     uint64_t sum;
     uint64_t max;
-    uint32_t buckets[KVR_HISTOGRAM_BUCKETS];
+    uint64_t buckets[KVR_HISTOGRAM_BUCKETS];
 };
 
 void kvr_histogram_add(struct kvr_histogram *histogram, uint64_t value);

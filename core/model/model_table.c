@@ -62,17 +62,31 @@ static struct kvr_model *other(struct kvr_model_table *table, uint64_t hash)
     return model;
 }
 
-struct kvr_model *kvr_model_get(struct kvr_model_table *table, struct kvr_slice name)
+static bool is_served(const struct kvr_replica_table *replicas, uint64_t hash)
+{
+    for (uint32_t slot = 0; slot < replicas->end; slot++)
+        if (replicas->slots[slot].member && kvr_replica_serves(&replicas->slots[slot], hash))
+            return true;
+    return false;
+}
+
+struct kvr_model *kvr_model_get(struct kvr_model_table *table,
+                                const struct kvr_replica_table *replicas, struct kvr_slice name)
 {
     uint64_t hash = name.len ? kvr_name_hash(name) : 0;
     for (uint32_t i = 0; i < table->count; i++)
         if (table->models[i].hash == hash)
             return &table->models[i];
-    if (table->count == KVR_MODELS_MAX)
+    if (table->count == KVR_MODELS_MAX || !is_served(replicas, hash))
         return other(table, hash);
     struct kvr_model *model = &table->models[table->count++];
     init_model(model, hash, name);
     return model;
+}
+
+bool kvr_model_is_shared(const struct kvr_model_table *table, const struct kvr_model *model)
+{
+    return model == &table->models[OTHER];
 }
 
 void kvr_model_refresh(struct kvr_model_table *table, struct kvr_model *model,

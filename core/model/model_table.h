@@ -4,6 +4,7 @@
 #ifndef KVR_MODEL_TABLE_H
 #define KVR_MODEL_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ewma.h"
@@ -13,15 +14,15 @@
 #define KVR_MODELS_MAX 128
 
 struct kvr_model {
-    uint64_t hash;             /* of its name; 0 for entry 0, requests that name none */
+    uint64_t hash; /* of its name; 0 for entry 0, requests that name none */
     char name[KVR_MODEL_NAME_MAX];
-    uint32_t serial;           /* requests so far: rotates */
+    uint32_t serial; /* requests so far: rotates */
     struct kvr_ewma bytes_per_token;
-    uint64_t members_version;  /* of the replica table, at which `members` was made */
+    uint64_t members_version; /* of the replica table, at which `members` was made */
     uint32_t members_count;
-    uint32_t *members;         /* slots that serve it, ascending */
+    uint32_t *members;                    /* slots that serve it, ascending */
     struct kvr_ring_member *ring_members; /* their identities and weights, in step */
-    struct kvr_hash_ring ring; /* over members, by index; ignores ramps */
+    struct kvr_hash_ring ring;            /* over members, by index; ignores ramps */
 };
 
 struct kvr_model_table {
@@ -37,11 +38,14 @@ void kvr_model_table_init(struct kvr_model_table *table, uint32_t replicas_max, 
                           double default_bytes_per_token);
 void kvr_model_table_deinit(struct kvr_model_table *table);
 
-/* The entry of that name, made if need be. */
-struct kvr_model *kvr_model_get(struct kvr_model_table *table, struct kvr_slice name);
+/* The entry of that name, made when some replica serves it: invented names share "other". */
+struct kvr_model *kvr_model_get(struct kvr_model_table *table,
+                                const struct kvr_replica_table *replicas, struct kvr_slice name);
 /* Brings members and ring up to date with the replica table. */
 void kvr_model_refresh(struct kvr_model_table *table, struct kvr_model *model,
                        const struct kvr_replica_table *replicas);
+/* It is "other". */
+bool kvr_model_is_shared(const struct kvr_model_table *table, const struct kvr_model *model);
 double kvr_model_bytes_per_token(const struct kvr_model_table *table,
                                  const struct kvr_model *model);
 /* Learns from a finished request. */

@@ -266,7 +266,7 @@ static void write_open(struct kvr_json_writer *json, const struct kvr_router *ro
     kvr_json_uint(json, "sequence", record->sequence);
     kvr_json_double(json, "age_ms", (double)age_us / 1e3);
     kvr_json_text(json, "endpoint", record->endpoint);
-    kvr_json_text(json, "model", record->model->name);
+    kvr_json_text(json, "model", kvr_request_model_name(record));
     if (record->replica == KVR_NO_REPLICA)
         kvr_json_null(json, "replica");
     else

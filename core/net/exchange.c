@@ -123,8 +123,8 @@ static void reject(struct kvr_exchange *exchange, enum kvr_rejection rejection)
     if (ingress->options.headers)
         kvr_buffer_printf(&lines, "x-kvroute-request-id: %s\r\n", record->id);
     char message[512];
-    kvr_rejection_message(rejection, record->model->name, exchange->last_failure, message,
-                          sizeof message);
+    kvr_rejection_message(rejection, kvr_request_model_name(record), exchange->last_failure,
+                          message, sizeof message);
     client->user = NULL;
     exchange->client = NULL;
     uint16_t status = answer->error.status;
@@ -306,7 +306,8 @@ static void on_failed(void *user, int uv_code, bool stale)
         kvr_exchange_answer_ended(exchange, uv_code);
         return;
     }
-    if (stale && !exchange->resent) {
+    /* A replica that was removed meanwhile has no pool: its requests move. */
+    if (stale && !exchange->resent && pool_of(exchange)) {
         ingress->counters.stale_resends++;
         exchange->resent = true;
         if (connect_to(exchange, true))

@@ -148,21 +148,6 @@ static void forget(struct kvr_script_store *store, enum kvr_script_role role)
     kvr_router_scripts_changed(store->router);
 }
 
-static int put_in_force(struct kvr_script_store *store, enum kvr_script_role role,
-                        struct kvr_slice name, const struct kvr_script_param *params,
-                        uint32_t count, struct kvr_error *error)
-{
-    char path[KVR_SCRIPT_PATH_MAX];
-    if (count > KVR_SCRIPT_PARAMS_LIST)
-        return kvr_error_set(error, KVR_E_LIMIT, "more than %d params", KVR_SCRIPT_PARAMS_LIST);
-    int rc = find_path(store, role, name, path, error);
-    if (rc == 0)
-        rc = load(store, role, name, path, params, count, error);
-    if (rc == 0)
-        remember(store, role, name, path, params, count);
-    return rc;
-}
-
 /* The spill rule that this policy names, unless the operator chose one. A canary shares the
  * policy's; a shadow has its own, and none when it is off. */
 static int follow_default_spill(struct kvr_script_store *store, enum kvr_script_role role,
@@ -179,7 +164,26 @@ static int follow_default_spill(struct kvr_script_store *store, enum kvr_script_
     }
     if (strcmp(store->choices[spill].name, policy->default_spill) == 0)
         return 0;
-    return put_in_force(store, spill, kvr_slice_of(policy->default_spill), NULL, 0, error);
+    char path[KVR_SCRIPT_PATH_MAX];
+    struct kvr_slice name = kvr_slice_of(policy->default_spill);
+    int rc = find_path(store, spill, name, path, error);
+    if (rc == 0)
+        rc = load(store, spill, name, path, NULL, 0, error);
+    if (rc == 0)
+        remember(store, spill, name, path, NULL, 0);
+    return rc;
+}
+
+static int reload_role(struct kvr_script_store *store, enum kvr_script_role role,
+                       struct kvr_error *error)
+{
+    const struct kvr_script_choice *choice = &store->choices[role];
+    int rc = load(store, role, kvr_slice_of(choice->name), choice->path, choice->params,
+                  choice->params_count, error);
+    if (rc)
+        return rc;
+    store->reloads++;
+    return follow_default_spill(store, role, error);
 }
 
 int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role role,
@@ -194,12 +198,26 @@ int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role
         forget(store, role);
         return follow_default_spill(store, role, error);
     }
-    int rc = put_in_force(store, role, name, params, count, error);
+    char path[KVR_SCRIPT_PATH_MAX];
+    if (count > KVR_SCRIPT_PARAMS_LIST)
+        return kvr_error_set(error, KVR_E_LIMIT, "more than %d params", KVR_SCRIPT_PARAMS_LIST);
+    int rc = find_path(store, role, name, path, error);
+    if (rc == 0)
+        rc = load(store, role, name, path, params, count, error);
     if (rc)
         return rc;
-    if (role == KVR_ROLE_SPILL)
-        store->spill_chosen = true;
-    return follow_default_spill(store, role, error);
+    rc = follow_default_spill(store, role, error);
+    if (rc) {
+        /* All or nothing: a policy without its spill rule is not what was asked for. */
+        if (store->choices[role].path[0])
+            (void)reload_role(store, role, NULL);
+        else
+            forget(store, role);
+        return rc;
+    }
+    remember(store, role, name, path, params, count);
+    store->spill_chosen |= role == KVR_ROLE_SPILL;
+    return 0;
 }
 
 int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_role role,
@@ -228,18 +246,6 @@ int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_
         return rc;
     for (uint32_t i = 0; i < count; i++)
         keep_param(choice, &params[i]);
-    return follow_default_spill(store, role, error);
-}
-
-static int reload_role(struct kvr_script_store *store, enum kvr_script_role role,
-                       struct kvr_error *error)
-{
-    const struct kvr_script_choice *choice = &store->choices[role];
-    int rc = load(store, role, kvr_slice_of(choice->name), choice->path, choice->params,
-                  choice->params_count, error);
-    if (rc)
-        return rc;
-    store->reloads++;
     return follow_default_spill(store, role, error);
 }
 

@@ -129,10 +129,27 @@ static void forget_decision(struct kvr_router *router, struct kvr_request_record
     kvr_script_record_release(record->spill);
     record->policy = record->spill = NULL;
     kvr_decide_release(router, record->preferred);
+    kvr_shadow_answers_release(router, record->shadows);
+    record->shadows = NULL;
     record->preferred = KVR_NO_REPLICA;
     record->preferred_reason = 0;
     record->declined_match_blocks = 0;
     record->fallback = false;
+}
+
+/* What need not be done before the request leaves. */
+static void leave_to_settle(struct kvr_router *router, uint64_t now_ns,
+                            struct kvr_request_ref request, uint32_t index, uint16_t reason)
+{
+    const struct kvr_request_record *record = kvr_request_at(&router->requests, request);
+    router->pending.request = request;
+    router->pending.now_ns = now_ns;
+    router->pending.chain = NULL;
+    router->pending.key = 0;
+    router->pending.index = index;
+    router->pending.reason = reason;
+    router->pending.needs = router->needs;
+    router->pending.shadows = router->shadowing && record->routed;
 }
 
 static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
@@ -153,19 +170,25 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     record->ticket = kvr_ledger_open(&router->ledger, row->id, record->uncached_tokens);
     KVR_CHECK(record->ticket.generation);
     router->metrics.decisions[reason]++;
-    if ((router->needs & KVR_NEEDS_KEYS) && record->routed && record->routing_key)
-        kvr_window_add(&router->keys, now_ns, kvr_hash32(record->routing_key), row->id, 1);
-    if ((router->needs & KVR_NEEDS_MATCH) && record->routed && record->chain_len) {
-        router->pending.request = request;
+    leave_to_settle(router, now_ns, request, index, reason);
+    router->pending.replica = row->id;
+    if (record->routed && (router->needs & KVR_NEEDS_KEYS))
+        router->pending.key = kvr_hash32(record->routing_key);
+    if (record->routed && (router->needs & KVR_NEEDS_MATCH) && record->chain_len) {
         router->pending.chain = chain;
         router->pending.len = record->chain_len;
-        router->pending.replica = row->id;
-        router->pending.now_ns = now_ns;
     }
     push_action(router, &(struct kvr_action){.kind = KVR_ACTION_DISPATCH,
                                              .request = request,
                                              .user = record->user,
                                              .replica = row->id});
+}
+
+/* By the policy. A shadow may think otherwise. */
+static void refuse(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request)
+{
+    leave_to_settle(router, now_ns, request, KVR_NO_ROW, router->reason_refused);
+    kvr_decide_reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
 }
 
 /* Paths that are no generation go to any healthy replica: by load, asking no script. */
@@ -202,7 +225,7 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
     if (opinion.verdict == KVR_VERDICT_HOLD)
         wait_or_reject(router, now_ns, request, chain, KVR_REJECT_AT_CAPACITY);
     else if (opinion.verdict == KVR_VERDICT_REJECT)
-        kvr_decide_reject(router, now_ns, request, KVR_REJECT_BY_POLICY);
+        refuse(router, now_ns, request);
     else
         dispatch(router, now_ns, request, chain, opinion.index, opinion.reason);
 }

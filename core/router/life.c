@@ -121,12 +121,13 @@ void kvr_router_failed(struct kvr_router *router, uint64_t now_ns, struct kvr_re
 }
 
 /* The row has named them: their slots may be given away. */
-static void release_holds(struct kvr_router *router, const struct kvr_request_record *record)
+static void release_holds(struct kvr_router *router, struct kvr_request_record *record)
 {
     for (uint16_t i = 0; i < record->excluded_count; i++)
         kvr_decide_release(router, record->excluded[i]);
     kvr_decide_release(router, record->replica);
     kvr_decide_release(router, record->preferred);
+    kvr_shadow_answers_release(router, record->shadows);
 }
 
 static void count_belief(struct kvr_router *router, const struct kvr_request_record *record,
@@ -170,7 +171,7 @@ static void count_ending(struct kvr_router *router, const struct kvr_ending *end
 void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                        const struct kvr_ending *ending)
 {
-    kvr_router_settle(router); /* the chain of one that waited goes with its record */
+    kvr_router_settle(router); /* the row tells of shadows; a chain that waited goes with its record */
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     router->now_ns = now_ns;
     if (record->queued)
@@ -190,6 +191,7 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     kvr_script_record_release(record->policy);
     kvr_script_record_release(record->spill);
     kvr_free(record->tag);
+    kvr_free(record->model_name);
     kvr_free(record->chain);
     kvr_request_close(&router->requests, request);
 }

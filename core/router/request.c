@@ -1,6 +1,7 @@
 #include "request.h"
 
 #include "memory.h"
+#include "model_table.h"
 
 #define FULL UINT32_MAX
 
@@ -24,6 +25,11 @@ void kvr_script_record_release(struct kvr_script_record *record)
     KVR_CHECK(record->references > 0);
     if (--record->references == 0)
         kvr_free(record);
+}
+
+const char *kvr_request_model_name(const struct kvr_request_record *record)
+{
+    return record->model_name ? record->model_name : record->model->name;
 }
 
 void kvr_request_table_init(struct kvr_request_table *table, uint32_t capacity)

@@ -67,6 +67,7 @@ struct kvr_request_record {
     char id[KVR_REQUEST_ID_MAX];
     char *tag; /* NULL none */
     struct kvr_model *model;
+    char *model_name; /* as sent, when the entry is one that several share; else NULL */
     const char *endpoint;
     const char *session_source;
     uint64_t session, tenant, routing_key;
@@ -81,7 +82,8 @@ struct kvr_request_record {
     uint16_t preferred_reason; /* of the pick, when the spill rule moved it; 0 none */
     uint32_t preferred;        /* declined replica; KVR_NO_REPLICA none */
     struct kvr_script_record *policy;
-    struct kvr_script_record *spill; /* NULL: not asked */
+    struct kvr_script_record *spill;    /* NULL: not asked */
+    struct kvr_shadow_answers *shadows; /* owned; NULL: none was asked */
     bool routed, stream, canary, fallback, got_first_byte, got_first_token;
     uint16_t upstream_status;
     uint32_t turn, choices;
@@ -104,6 +106,9 @@ struct kvr_request_record {
     uint32_t admission; /* stamp of what it entered in the index */
     bool admitted;
 };
+
+/* The model as the request named it. */
+const char *kvr_request_model_name(const struct kvr_request_record *record);
 
 struct kvr_request_table {
     struct kvr_request_record *records;

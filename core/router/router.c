@@ -58,6 +58,8 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
                                               &router->picture, o->seed + (uint64_t)role);
     router->reason_fallback = kvr_reason_intern(kvr_slice_of("fallback"));
     router->reason_opaque = kvr_reason_intern(kvr_slice_of("opaque"));
+    router->reason_refused = kvr_reason_intern(kvr_slice_of("refused"));
+    router->reason_held = kvr_reason_intern(kvr_slice_of("held"));
 }
 
 void kvr_router_deinit(struct kvr_router *router)
@@ -67,6 +69,8 @@ void kvr_router_deinit(struct kvr_router *router)
         kvr_slot_destroy(router->slots[role]);
         kvr_script_record_release(router->records[role]);
     }
+    for (int i = 0; i < KVR_SHADOWS_MAX; i++)
+        kvr_shadow_deinit(&router->shadows[i]);
     kvr_free(router->match);
     kvr_block_ids_deinit(&router->block_ids);
     kvr_request_table_deinit(&router->requests);
@@ -117,8 +121,13 @@ static void open_record(struct kvr_router *router, struct kvr_request_record *re
         record->tag = kvr_strndup(submission->tag.data, submission->tag.len < KVR_REQUEST_TAG_MAX
                                                             ? submission->tag.len
                                                             : KVR_REQUEST_TAG_MAX);
-    record->model = kvr_model_get(&router->models, submission->model);
+    record->model = kvr_model_get(&router->models, &router->replicas, submission->model);
     record->model->serial++;
+    if (kvr_model_is_shared(&router->models, record->model))
+        record->model_name =
+            kvr_strndup(submission->model.data, submission->model.len < KVR_MODEL_NAME_MAX
+                                                    ? submission->model.len
+                                                    : KVR_MODEL_NAME_MAX - 1);
     record->endpoint = submission->endpoint;
     record->session_source = submission->session_source;
     record->session = submission->session;
@@ -180,18 +189,23 @@ void kvr_router_changed(struct kvr_router *router)
 
 void kvr_router_settle(struct kvr_router *router)
 {
-    if (!router->pending.chain)
+    if (router->pending.request.generation == 0)
         return;
-    uint32_t stamp =
-        kvr_prefix_index_admit(&router->index, router->pending.now_ns, router->pending.chain,
-                               router->pending.len, router->pending.replica);
+    struct kvr_request_record *record = kvr_request_at(&router->requests, router->pending.request);
+    uint64_t now_ns = router->pending.now_ns;
+    uint32_t replica = router->pending.replica;
+    /* First, while all that the acting policy could see is as it was. */
+    if (router->pending.shadows)
+        kvr_shadow_look(router);
+    if (router->pending.key)
+        kvr_window_add(&router->keys, now_ns, router->pending.key, replica, 1);
+    if (router->pending.chain) {
+        record->admission = kvr_prefix_index_admit(&router->index, now_ns, router->pending.chain,
+                                                   router->pending.len, replica);
+        record->admitted = true;
+    }
     router->pending.chain = NULL;
-    struct kvr_request_ref ref = router->pending.request;
-    struct kvr_request_record *record = &router->requests.records[ref.slot];
-    if (record->generation != ref.generation)
-        return;
-    record->admission = stamp;
-    record->admitted = true;
+    router->pending.request.generation = 0;
 }
 
 const struct kvr_request_record *kvr_router_request(const struct kvr_router *router,

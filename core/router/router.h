@@ -12,7 +12,8 @@
  * Who owns what: the router owns replicas, loads, health, the belief index, models, script slots
  * and counters. The driver owns bodies, sockets and the chain of block hashes it hands in: that
  * chain must stay as it is until kvr_router_settle, because what a decision admits to the index is
- * entered there, after the request has been sent, and always before the next decision. */
+ * entered there, after the request has been sent, and always before the next decision. There, too,
+ * shadows (shadow.h) are asked what they would have done. */
 #ifndef KVR_ROUTER_H
 #define KVR_ROUTER_H
 
@@ -34,6 +35,7 @@
 #include "replica.h"
 #include "request.h"
 #include "role.h"
+#include "shadow.h"
 #include "slot.h"
 #include "view.h"
 #include "window.h"
@@ -104,16 +106,23 @@ struct kvr_router {
                                        time, when the others have been taken */
     uint64_t now_ns;                /* of the last event */
     uint32_t actions_first, actions_count;
-    struct { /* what settle still has to enter */
-        struct kvr_request_ref request;
-        const uint64_t *chain; /* NULL: nothing */
+    struct { /* what settle still has to do for the last decision, whose view stands until then */
+        struct kvr_request_ref request; /* generation 0: nothing */
+        uint64_t now_ns;
+        const uint64_t *chain; /* to enter in the index; NULL: none */
         uint32_t len;
         uint32_t replica;
-        uint64_t now_ns;
+        uint32_t key;    /* routing key to count; 0: none */
+        uint32_t index;  /* row that took it; KVR_NO_ROW: refused by the policy */
+        uint32_t needs;  /* columns that the view has */
+        uint16_t reason; /* for that row */
+        bool shadows;    /* to be asked */
     } pending;
+    struct kvr_shadow shadows[KVR_SHADOWS_MAX];
+    bool shadowing;  /* one of them is on */
     uint32_t *match; /* by replica slot, of the decision under way */
     uint32_t needs;  /* KVR_NEEDS_* of all scripts in force */
-    uint16_t reason_fallback, reason_opaque;
+    uint16_t reason_fallback, reason_opaque, reason_refused, reason_held;
     uint64_t sequence; /* requests ever submitted */
 };
 
@@ -174,7 +183,7 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
                                          const struct kvr_submission *submission);
 /* Also decides for requests that waited, once something has changed: call it after every event. */
 bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action);
-/* Enters in the index what the last decision admitted. */
+/* Asks the shadows about the last decision, and enters in the index what it admitted. */
 void kvr_router_settle(struct kvr_router *router);
 
 /* The replica also holds what it generated: blocks that follow the request's own chain. */

@@ -12,6 +12,10 @@
 
 /* Longest row without its texts and blocks; reserved once, so that the puts need no checks. */
 #define ROW_FIXED_MAX 4096
+/* Longest answer of a shadow: two scripts, two replicas, a reason, a number and the keys. */
+#define SHADOW_MAX                                                                                 \
+    (2 * sizeof(((struct kvr_script_record *)0)->row) + 2 * KVR_REPLICA_NAME_MAX +                 \
+     KVR_REASON_LEN_MAX + 256)
 
 struct row {
     char *at;
@@ -213,6 +217,45 @@ static void put_decision(struct row *row, const struct kvr_router *router,
     DOUBLE_FIELD(row, "declined_in_flight", (double)record->declined_in_flight);
 }
 
+/* What a shadow would have done: its script's own members, then its answer. */
+static void put_shadow(struct row *row, const struct kvr_replica *slots,
+                       const struct kvr_shadow_answer *answer)
+{
+    put_bytes(row, answer->policy->row, answer->policy->row_len - 1); /* without its brace */
+    if (answer->failed)
+        PUT(row, ",\"verdict\":\"failed\"");
+    else if (answer->verdict != KVR_VERDICT_PICK)
+        TEXT_FIELD(row, "verdict", kvr_verdict_name(answer->verdict));
+    if (answer->replica != KVR_NO_REPLICA) {
+        TEXT_FIELD(row, "replica", slots[answer->replica].name);
+        TEXT_FIELD(row, "reason", kvr_reason_text(answer->reason));
+        UINT_FIELD(row, "match_blocks", answer->match_blocks);
+        if (answer->preferred == KVR_NO_REPLICA)
+            PUT(row, ",\"spilled\":false");
+        else
+            PUT(row, ",\"spilled\":true");
+    }
+    if (answer->preferred != KVR_NO_REPLICA)
+        TEXT_FIELD(row, "preferred", slots[answer->preferred].name);
+    if (answer->spill) {
+        PUT(row, ",\"spill\":");
+        put_script(row, answer->spill);
+    }
+    *row->at++ = '}';
+}
+
+static void put_shadows(struct row *row, const struct kvr_router *router,
+                        const struct kvr_shadow_answers *answers)
+{
+    PUT(row, ",\"shadow\":[");
+    for (uint32_t i = 0; i < answers->count; i++) {
+        if (i)
+            *row->at++ = ',';
+        put_shadow(row, router->replicas.slots, &answers->items[i]);
+    }
+    *row->at++ = ']';
+}
+
 static void put_request(struct row *row, const struct kvr_request_record *record)
 {
     TEXT_FIELD(row, "endpoint", record->endpoint);
@@ -286,14 +329,18 @@ void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
 {
     struct kvr_buffer *out = &router->rows;
     /* Names of replicas are at most 256 bytes; five of them and two of scripts. */
-    struct row row = {
-        .at = kvr_buffer_reserve(out, ROW_FIXED_MAX + (KVR_MOVES_MAX + 3) * KVR_REPLICA_NAME_MAX)};
+    size_t room = ROW_FIXED_MAX + (KVR_MOVES_MAX + 3) * KVR_REPLICA_NAME_MAX;
+    if (record->shadows)
+        room += record->shadows->count * SHADOW_MAX;
+    struct row row = {.at = kvr_buffer_reserve(out, room)};
     put_times(&row, router, now_ns, record);
     put_request(&row, record);
     put_decision(&row, router, record);
+    if (record->shadows)
+        put_shadows(&row, router, record->shadows);
     put_ending(&row, ending);
     out->len = (size_t)(row.at - out->data);
-    APPEND_TEXT(out, "model", record->model->name);
+    APPEND_TEXT(out, "model", kvr_request_model_name(record));
     APPEND_TEXT(out, "request_id", record->id);
     if (record->tag)
         APPEND_TEXT(out, "tag", record->tag);

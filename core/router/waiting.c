@@ -59,10 +59,10 @@ void kvr_decide_waiting(struct kvr_router *router)
         kvr_decide_reject(router, router->now_ns, ref_of(router, late), KVR_REJECT_QUEUE_DEADLINE);
         return;
     }
+    kvr_router_settle(router); /* the view still stands on members and rings as they were */
     struct kvr_request_record *best = next_to_go(router);
     if (!best)
         return;
     kvr_queue_remove(queue, &router->requests, best, router->now_ns);
-    kvr_router_settle(router);
     kvr_decide(router, router->now_ns, ref_of(router, best), best->chain);
 }

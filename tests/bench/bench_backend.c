@@ -4,7 +4,8 @@
  *   bench_backend PORT [PORT ...] [--events N] [--pace-us U]
  *
  * --events N: answers are event streams of N events, one write each; --pace-us spaces them.
- * GET /count answers how many POSTs were served; /health and /v1/models answer as an engine does.
+ * GET /count answers how many POSTs were served, /events how many events were sent; /health and
+ * /v1/models answer as an engine does.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,19 +30,20 @@ struct connection {
     char *in; /* bytes of an unfinished request; NULL none */
     size_t in_len, in_capacity;
     uint32_t events_left; /* of the stream being answered */
+    uint64_t due_ns;      /* when its next event is to go out, if they are paced */
     bool open, listening;
 };
 
 static struct connection connections[FDS_MAX];
 static int epoll_fd;
-static uint64_t served;
+static uint64_t served, events_sent;
 static uint32_t events_an_answer;
 static uint64_t pace_us;
 static char answer[1024], event_text[512], stream_head[256];
 static size_t answer_len, event_len, stream_head_len;
 static const char stream_end[] = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
 static char read_buffer[1 << 18];
-/* Streams that wait for their next paced event, as a ring of descriptors. */
+/* Streams that wait for their next paced event, as a ring of descriptors in order of due_ns. */
 static int paced[FDS_MAX];
 static uint32_t paced_first, paced_count;
 
@@ -72,16 +74,25 @@ static bool send_all(int fd, const char *data, size_t len)
     return true;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void send_event(int fd)
 {
     struct connection *connection = &connections[fd];
     bool last = --connection->events_left == 0;
+    events_sent++;
     bool ok = send_all(fd, event_text, event_len);
     if (ok && last)
         ok = send_all(fd, stream_end, sizeof stream_end - 1);
     if (!ok) {
         hang_up(fd);
     } else if (!last && pace_us) {
+        connection->due_ns = now_ns() + pace_us * 1000;
         paced[(paced_first + paced_count++) % FDS_MAX] = fd;
     }
 }
@@ -108,7 +119,9 @@ static void answer_get(int fd, const char *path)
 {
     char body[256], out[512];
     int len;
-    if (strncmp(path, "/count", 6) == 0)
+    if (strncmp(path, "/events", 7) == 0)
+        len = snprintf(body, sizeof body, "%llu\n", (unsigned long long)events_sent);
+    else if (strncmp(path, "/count", 6) == 0)
         len = snprintf(body, sizeof body, "%llu\n", (unsigned long long)served);
     else if (strncmp(path, "/v1/models", 10) == 0)
         len = snprintf(body, sizeof body,
@@ -212,8 +225,11 @@ static void on_pace(int timer)
     uint64_t expired;
     if (read(timer, &expired, sizeof expired) != sizeof expired)
         return;
+    uint64_t now = now_ns();
     for (uint32_t left = paced_count; left; left--) {
         int fd = paced[paced_first];
+        if (connections[fd].open && connections[fd].due_ns > now)
+            return;
         paced_first = (paced_first + 1) % FDS_MAX;
         paced_count--;
         if (connections[fd].open && connections[fd].events_left)
@@ -276,8 +292,7 @@ int main(int argc, char **argv)
     int timer = -1;
     if (pace_us) {
         timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-        struct timespec every = {.tv_sec = (time_t)(pace_us / 1000000),
-                                 .tv_nsec = (long)(pace_us % 1000000) * 1000};
+        struct timespec every = {.tv_nsec = 1000000};
         timerfd_settime(timer, 0, &(struct itimerspec){every, every}, NULL);
         watch(timer);
     }

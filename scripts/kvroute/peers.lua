@@ -1,0 +1,104 @@
+-- The proxies that benches compare: kvroute and the load balancers an operator would take instead,
+-- each on one core, before the same backends, with connections to them kept.
+local bench = require("kvroute.bench")
+
+local M = {}
+
+local function upstreams(ports, prefix, suffix)
+  local lines = {}
+  for i, port in ipairs(ports) do lines[i] = prefix:format(i) .. port .. suffix end
+  return table.concat(lines, "\n")
+end
+
+---@return integer pid, integer port
+function M.kvroute(core, ports, settings)
+  local port, admin = bench.free_port(), bench.free_port()
+  local argv = { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:" .. port, "-s",
+    "admin.listen=127.0.0.1:" .. admin, "-s", "log_level=warn", "-s",
+    "rows.path=" .. bench.work .. "/rows." .. port, "-s", "rows.max_bytes=67108864", "-s", "rows.keep=1" }
+  for _, setting in ipairs(settings or {}) do
+    argv[#argv + 1] = "-s"
+    argv[#argv + 1] = setting
+  end
+  for _, backend in ipairs(ports) do
+    argv[#argv + 1] = "-r"
+    argv[#argv + 1] = "http://127.0.0.1:" .. backend
+  end
+  local pid = bench.start(core, argv)
+  bench.await(port, "/readyz")
+  return pid, port, admin
+end
+
+function M.nginx(core, ports, options)
+  local port = bench.free_port()
+  local conf = bench.write("nginx." .. port .. ".conf", ([[
+worker_processes 1;
+daemon off;
+master_process off;
+pid %s/nginx.%d.pid;
+error_log stderr error;
+worker_rlimit_nofile 16384;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  client_body_buffer_size 512k;
+  client_max_body_size 64m;
+  keepalive_requests 100000000;
+  client_body_temp_path %s/nginx_body;
+  proxy_temp_path %s/nginx_proxy;
+  fastcgi_temp_path %s/nginx_f; uwsgi_temp_path %s/nginx_u; scgi_temp_path %s/nginx_s;
+  upstream replicas { least_conn;
+%s
+    keepalive 512; keepalive_requests 100000000; }
+  server { listen 127.0.0.1:%d backlog=4096;
+    location / { proxy_pass http://replicas; proxy_http_version 1.1;
+      proxy_set_header Connection ""; proxy_buffering %s; } }
+}
+]]):format(bench.work, port, bench.work, bench.work, bench.work, bench.work, bench.work,
+    upstreams(ports, "    server 127.0.0.1:", ";"), port,
+    options and options.stream and "off" or "on"))
+  local pid = bench.start(core, { "nginx", "-c", conf, "-p", bench.work })
+  bench.await(port, "/health")
+  return pid, port
+end
+
+function M.haproxy(core, ports)
+  local port = bench.free_port()
+  local conf = bench.write("haproxy." .. port .. ".cfg", ([[
+global
+  nbthread 1
+  maxconn 8192
+  tune.bufsize 32768
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 300s
+  timeout server 300s
+  option http-keep-alive
+  option http-no-delay
+  http-reuse always
+frontend in
+  bind 127.0.0.1:%d
+  default_backend replicas
+backend replicas
+  balance leastconn
+%s
+]]):format(port, upstreams(ports, "  server r%d 127.0.0.1:", "")))
+  local pid = bench.start(core, { "haproxy", "-db", "-f", conf })
+  bench.await(port, "/health")
+  return pid, port
+end
+
+---The light backend on so many ports of one core.
+function M.backend(core, count, arguments)
+  local ports = {}
+  for i = 1, count do ports[i] = bench.free_port() end
+  local argv = { bench.build .. "/bench_backend" }
+  for _, port in ipairs(ports) do argv[#argv + 1] = tostring(port) end
+  for _, argument in ipairs(arguments or {}) do argv[#argv + 1] = argument end
+  local pid = bench.start(core, argv)
+  bench.await(ports[1], "/health")
+  return pid, ports
+end
+
+return M
