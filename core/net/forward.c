@@ -34,9 +34,9 @@ static void put_line(struct kvr_buffer *out, struct kvr_slice name, struct kvr_s
 /* Lengths of the names below: a header of another length passes without a comparison. */
 static bool is_special_length(size_t len)
 {
-    return len < 32 &&
-           (1u << len & (1u << 2 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 10 | 1u << 12 | 1u << 13 |
-                         1u << 14 | 1u << 15 | 1u << 16 | 1u << 17 | 1u << 19 | 1u << 20));
+    return len < 32 && (1u << len & (1u << 2 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 10 | 1u << 12 |
+                                     1u << 13 | 1u << 14 | 1u << 15 | 1u << 16 | 1u << 17 |
+                                     1u << 18 | 1u << 19 | 1u << 20));
 }
 
 /* What the proxy writes itself, or keeps from the replica. */

@@ -3,67 +3,6 @@
 #include <llhttp.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-/* What a head may hold: 0 fine, 1 look closer, 2 never. */
-static const uint8_t head_bytes[256] = {
-    [0] = 2,  [1] = 2,  [2] = 2,  [3] = 2,  [4] = 2,  [5] = 2,  [6] = 2,  [7] = 2,
-    [8] = 2,  [10] = 1, [11] = 2, [12] = 2, [13] = 1, [14] = 2, [15] = 2, [16] = 2,
-    [17] = 2, [18] = 2, [19] = 2, [20] = 2, [21] = 2, [22] = 2, [23] = 2, [24] = 2,
-    [25] = 2, [26] = 2, [27] = 2, [28] = 2, [29] = 2, [30] = 2, [31] = 2, [127] = 2,
-};
-
-/* First byte at or after `i` that is not plain, or the last few bytes before `len`. */
-static size_t skip_plain(const char *data, size_t len, size_t i)
-{
-#ifdef __SSE2__
-    /* Signed: 0x80..0xff are below every bound, so they are put aside first. */
-    const __m128i low = _mm_set1_epi8(0x20), del = _mm_set1_epi8(0x7f), tab = _mm_set1_epi8('\t');
-    const __m128i zero = _mm_setzero_si128();
-    for (; i + 16 <= len; i += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(data + i));
-        __m128i control = _mm_andnot_si128(_mm_cmplt_epi8(bytes, zero), _mm_cmplt_epi8(bytes, low));
-        control = _mm_andnot_si128(_mm_cmpeq_epi8(bytes, tab), control);
-        int hits = _mm_movemask_epi8(_mm_or_si128(control, _mm_cmpeq_epi8(bytes, del)));
-        if (hits)
-            return i + (size_t)__builtin_ctz((unsigned)hits);
-    }
-#endif
-    while (i < len && head_bytes[(unsigned char)data[i]] == 0)
-        i++;
-    return i;
-}
-
-int64_t kvr_http_find_head(const char *data, size_t len, size_t *scanned, struct kvr_error *error)
-{
-    size_t i = *scanned;
-    for (; (i = skip_plain(data, len, i)) < len; i++) {
-        unsigned char c = (unsigned char)data[i];
-        if (head_bytes[c] == 2)
-            return kvr_error_set(error, KVR_E_INVALID, "control character 0x%02x in the head", c);
-        if (c == '\n')
-            return kvr_error_set(error, KVR_E_INVALID, "line feed without carriage return");
-        if (i + 1 == len)
-            break; /* CR at the end: wait for what follows */
-        if (data[i + 1] != '\n')
-            return kvr_error_set(error, KVR_E_INVALID, "carriage return without line feed");
-        if (i >= 2 && data[i - 1] == '\n') {
-            *scanned = i;
-            return (int64_t)(i + 2);
-        }
-        i++;
-        if (i + 1 < len && (data[i + 1] == ' ' || data[i + 1] == '\t'))
-            return kvr_error_set(error, KVR_E_INVALID, "folded or blank-led header line");
-    }
-    /* A pair at the very end is looked at again with what follows it. */
-    if (i >= 2 && i == len && data[i - 1] == '\n')
-        i -= 2;
-    *scanned = i;
-    return 0;
-}
-
 struct parse {
     llhttp_t llhttp;
     struct kvr_http_head *head;
@@ -178,6 +117,7 @@ static int read_length(struct kvr_http_head *head, struct kvr_slice value, struc
 static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, struct kvr_error *error)
 {
     uint32_t hosts = 0;
+    bool closes = false;
     for (uint32_t i = 0; i < head->count; i++) {
         struct kvr_slice name = head->headers[i].name;
         struct kvr_slice value = head->headers[i].value = kvr_slice_trim(head->headers[i].value);
@@ -190,11 +130,10 @@ static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, stru
                 return kvr_error_set(error, KVR_E_INVALID, "Transfer-Encoding is not \"chunked\"");
             head->chunked = true;
         } else if (name.len == 10 && kvr_slice_is_nocase(name, "connection")) {
-            if (list_has(value, kvr_slice_of("close")))
-                head->keep_alive = false;
-            else if (list_has(value, kvr_slice_of("keep-alive")))
-                head->keep_alive = true;
-            head->connection = value;
+            closes |= list_has(value, kvr_slice_of("close"));
+            head->keep_alive |= list_has(value, kvr_slice_of("keep-alive"));
+            if (value.len)
+                head->connection = value;
         } else if (name.len == 4 && kvr_slice_is_nocase(name, "host")) {
             *host = value;
             hosts++;
@@ -206,6 +145,7 @@ static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, stru
         if (rc)
             return rc;
     }
+    head->keep_alive &= !closes; /* whatever else is said */
     if (head->chunked && head->has_length)
         return kvr_error_set(error, KVR_E_INVALID,
                              "Content-Length together with Transfer-Encoding");
@@ -242,10 +182,47 @@ static int run_llhttp(struct parse *parse, llhttp_type_t type, const char *data,
     head->keep_alive = head->minor == 1;
     for (uint32_t i = 0; i < head->count; i++) {
         struct kvr_slice name = head->headers[i].name;
-        if (name.len == 0 || name.data[name.len - 1] == ' ' || name.data[name.len] != ':')
-            return kvr_error_set(error, KVR_E_INVALID, "blank before the colon of a header");
+        if (name.len == 0 || memchr(name.data, ' ', name.len) || name.data[name.len] != ':')
+            return kvr_error_set(error, KVR_E_INVALID, "blank in the name of a header");
     }
     return 0;
+}
+
+/* METHOD SP TARGET SP HTTP/1.x and nothing else: llhttp lets more blanks pass, and other protocols.
+ */
+static int read_request_line(struct kvr_http_head *head, const char *data, size_t size,
+                             struct kvr_error *error)
+{
+    static const char version[] = " HTTP/1.";
+    const char *target = head->target.data;
+    const char *space = memchr(data, ' ', size);
+    if (!target || !space || space + 1 != target)
+        return kvr_error_set(error, KVR_E_INVALID, "malformed request line");
+    const char *end = target + head->target.len;
+    if ((size_t)(data + size - end) < sizeof version ||
+        memcmp(end, version, sizeof version - 1) != 0)
+        return kvr_error_set(error, KVR_E_INVALID, "malformed request line");
+    head->method = kvr_slice_make(data, (size_t)(space - data));
+    for (; target < end; target++)
+        if (*target == '\t' || *target == '#')
+            return kvr_error_set(error, KVR_E_INVALID, "tab or fragment in the target");
+    return 0;
+}
+
+/* What no authority holds: blanks, what could end it early, what would make a user of a part. */
+static const bool ends_authority[256] = {
+    [0 ... ' '] = true, ['"'] = true, ['/'] = true,  ['<'] = true, ['>'] = true,
+    ['?'] = true,       ['@'] = true, ['\\'] = true, ['^'] = true, ['`'] = true,
+    ['{'] = true,       ['|'] = true, ['}'] = true,  ['#'] = true, [0x7f ... 255] = true,
+};
+
+/* Empty is one: for the caller to judge. */
+static bool is_authority(struct kvr_slice host)
+{
+    for (size_t i = 0; i < host.len; i++)
+        if (ends_authority[(unsigned char)host.data[i]])
+            return false;
+    return true;
 }
 
 /* Splits the target into path and, for the absolute form, host. */
@@ -253,19 +230,22 @@ static int read_target(struct kvr_http_head *head, struct kvr_slice host, struct
 {
     struct kvr_slice path = head->target;
     bool absolute = path.len > 7 && strncasecmp(path.data, "http://", 7) == 0;
+    if (host.len == 0 && head->minor == 1) /* an absolute target does not replace it */
+        return kvr_error_set(error, KVR_E_INVALID, "HTTP/1.1 without Host");
+    if (!is_authority(host))
+        return kvr_error_set(error, KVR_E_INVALID, "malformed Host");
     if (absolute) {
         path = kvr_slice_make(path.data + 7, path.len - 7);
         const char *slash = memchr(path.data, '/', path.len);
         size_t origin = slash ? (size_t)(slash - path.data) : path.len;
-        if (origin == 0)
-            return kvr_error_set(error, KVR_E_INVALID, "absolute target without a host");
         host = kvr_slice_make(path.data, origin);
         path = kvr_slice_make(path.data + origin, path.len - origin);
-    } else if (path.len == 0 || (path.data[0] != '/' && !kvr_slice_is(path, "*"))) {
+        if (origin == 0 || !is_authority(host)) /* a query right behind the host, too */
+            return kvr_error_set(error, KVR_E_INVALID, "absolute target without a good host");
+    } else if (kvr_slice_is(path, "*") ? !kvr_slice_is(head->method, "OPTIONS")
+                                       : path.len == 0 || path.data[0] != '/') {
         return kvr_error_set(error, KVR_E_INVALID, "target is not a path");
     }
-    if (host.len == 0 && head->minor == 1)
-        return kvr_error_set(error, KVR_E_INVALID, "HTTP/1.1 without Host");
     head->target = path.len ? path : kvr_slice_of("/");
     const char *query = path.len ? memchr(path.data, '?', path.len) : NULL;
     head->path = query ? kvr_slice_make(path.data, (size_t)(query - path.data)) : head->target;
@@ -280,10 +260,10 @@ int kvr_http_parse_request(const char *data, size_t size, struct kvr_http_head *
     int rc = run_llhttp(&parse, HTTP_REQUEST, data, size, error);
     if (rc)
         return rc;
-    const char *space = memchr(data, ' ', size);
-    head->method = kvr_slice_make(data, (size_t)(space - data));
     struct kvr_slice host = {NULL, 0};
-    rc = read_framing(head, &host, error);
+    rc = read_request_line(head, data, size, error);
+    if (rc == 0)
+        rc = read_framing(head, &host, error);
     return rc ? rc : read_target(head, host, error);
 }
 

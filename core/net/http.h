@@ -1,10 +1,11 @@
 /* Heads of HTTP/1 messages: finding their end, parsing them strictly, and the framing they
  * announce.
  *
- * llhttp reads the head; what it would let through is refused before it: bare CR or LF, NUL and
- * other controls, folded lines, white space around a name, Content-Length together with
- * Transfer-Encoding, differing lengths, any transfer coding but chunked. A head that is refused
- * here has no second reading anywhere behind us.
+ * llhttp reads the head; what it would let through is refused here: bare CR or LF, NUL and other
+ * controls, folded lines, white space around a name or too much of it in the request line, a tab or
+ * a fragment in the target, protocols that are not HTTP, a Host that is no host, Content-Length
+ * together with Transfer-Encoding, more than one length, any transfer coding but chunked. So a head
+ * that is accepted has no second reading anywhere behind us.
  *
  * A parsed head is slices into the caller's bytes and is valid as long as they are. It is large
  * (its header array); there is one a loop, not one a connection. */
@@ -36,7 +37,7 @@ struct kvr_http_head {
     bool expect_continue;
     bool upgrade;
     uint64_t content_length;     /* when has_length */
-    struct kvr_slice connection; /* value of the last Connection; empty: there is none */
+    struct kvr_slice connection; /* the last Connection that says something; else empty */
     size_t size;                 /* bytes of the head, with the empty line */
     uint32_t count;
     struct kvr_header headers[KVR_HTTP_HEADERS_MAX];

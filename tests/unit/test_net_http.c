@@ -94,6 +94,21 @@ static void test_what_is_refused(void **state)
         "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"
         "\r\n\r\n",
         "POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "GET  /x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /x  HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /x HTTP/1.1 \r\nHost: a\r\n\r\n",
+        "GET /a\tb HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "DESCRIBE /x RTSP/1.0\r\n\r\n",
+        "SOURCE /x ICE/1.0\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n",
+        "GET http://a?/x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://user@a/x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a/x HTTP/1.1\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-X Encoding: chunked\r\n\r\n",
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         struct kvr_error error = {0};
@@ -140,6 +155,14 @@ static void test_hop_by_hop(void **state)
     for (size_t i = 0; i < sizeof hop / sizeof hop[0]; i++)
         assert_true(kvr_http_is_hop_by_hop(&head, kvr_slice_of(hop[i])));
     assert_false(kvr_http_is_hop_by_hop(&head, kvr_slice_of("X-Three")));
+    assert_int_equal(
+        parse("GET /x HTTP/1.1\r\nHost: a\r\nConnection: x-one\r\nConnection:\r\n\r\n", NULL), 0);
+    assert_true(kvr_http_is_hop_by_hop(&head, kvr_slice_of("X-One")));
+    assert_int_equal(parse("GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                           "Connection: keep-alive\r\n\r\n",
+                           NULL),
+                     0);
+    assert_false(head.keep_alive);
 }
 
 static void test_responses(void **state)
