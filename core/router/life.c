@@ -171,7 +171,8 @@ static void count_ending(struct kvr_router *router, const struct kvr_ending *end
 void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                        const struct kvr_ending *ending)
 {
-    kvr_router_settle(router); /* the row tells of shadows; a chain that waited goes with its record */
+    kvr_router_settle(
+        router); /* the row tells of shadows; a chain that waited goes with its record */
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     router->now_ns = now_ns;
     if (record->queued)

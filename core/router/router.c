@@ -53,9 +53,12 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_block_ids_init(&router->block_ids, 0);
     kvr_queue_init(&router->queue, &o->queue);
     router->match = kvr_alloc_zero(o->replicas_max, sizeof *router->match);
-    for (int role = 0; role < KVR_ROLES; role++)
-        router->slots[role] = kvr_slot_create(kvr_role_kind((enum kvr_script_role)role),
-                                              &router->picture, o->seed + (uint64_t)role);
+    for (int i = 0; i < KVR_ROLES; i++) {
+        enum kvr_script_role role = (enum kvr_script_role)i;
+        router->slots[role] =
+            kvr_slot_create(kvr_role_kind(role), &router->picture, o->seed + (uint64_t)role);
+        kvr_slot_set_role(router->slots[role], kvr_role_name(role));
+    }
     router->reason_fallback = kvr_reason_intern(kvr_slice_of("fallback"));
     router->reason_opaque = kvr_reason_intern(kvr_slice_of("opaque"));
     router->reason_refused = kvr_reason_intern(kvr_slice_of("refused"));

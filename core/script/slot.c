@@ -6,16 +6,12 @@
 #include "memory.h"
 #include "script_check.h"
 
-const char *kvr_slot_kind_name(const struct kvr_slot *slot)
-{
-    return slot->kind == KVR_SCRIPT_POLICY ? "policy" : "spill";
-}
-
 struct kvr_slot *kvr_slot_create(enum kvr_script_kind kind, struct kvr_picture *picture,
                                  uint64_t seed)
 {
     struct kvr_slot *slot = kvr_alloc_zero(1, sizeof *slot);
     slot->kind = kind;
+    slot->role = kind == KVR_SCRIPT_POLICY ? "policy" : "spill";
     slot->picture = picture;
     slot->seed = seed;
     return slot;
@@ -25,6 +21,11 @@ void kvr_slot_destroy(struct kvr_slot *slot)
 {
     kvr_slot_clear(slot);
     kvr_free(slot);
+}
+
+void kvr_slot_set_role(struct kvr_slot *slot, const char *role)
+{
+    slot->role = role;
 }
 
 void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes)
@@ -61,8 +62,8 @@ static int hand_over(struct kvr_slot *slot, struct kvr_script *next, struct kvr_
     struct kvr_buffer state = {0};
     int rc = kvr_script_export(old, &state);
     if (rc) {
-        kvr_log(KVR_LOG_WARN, "%s %s: nothing is handed over: %s", kvr_slot_kind_name(slot),
-                old->info.name, old->vm->error);
+        kvr_log(KVR_LOG_WARN, "%s %s: nothing is handed over: %s", slot->role, old->info.name,
+                old->vm->error);
         state.len = 0;
         if (rc == KVR_E_RUNAWAY)
             old->vm = NULL;
@@ -172,7 +173,7 @@ static int load_same(struct kvr_slot *slot, struct kvr_slice text,
     struct kvr_overrides overrides = {.count = 0};
     error = error ? error : &local;
     if (!slot->script)
-        return kvr_error_set(error, KVR_E_STATE, "no %s is in force", kvr_slot_kind_name(slot));
+        return kvr_error_set(error, KVR_E_STATE, "no %s is in force", slot->role);
     int rc = kvr_overrides_merge(&overrides, slot->overrides.list, slot->overrides.count, error);
     if (!rc)
         rc = kvr_overrides_merge(&overrides, params, params_count, error);

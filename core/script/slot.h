@@ -88,6 +88,8 @@ struct kvr_slot;
 KVR_EXPORT struct kvr_slot *kvr_slot_create(enum kvr_script_kind kind, struct kvr_picture *picture,
                                             uint64_t seed);
 KVR_EXPORT void kvr_slot_destroy(struct kvr_slot *slot);
+/* What logs and errors call it in place of its kind: "canary", say. A constant. */
+KVR_EXPORT void kvr_slot_set_role(struct kvr_slot *slot, const char *role);
 /* Cap of the Lua heap of the generations to come; 0: the default, 32 MiB. */
 KVR_EXPORT void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes);
 

@@ -14,8 +14,7 @@ static void quarantine(struct kvr_slot *slot)
     slot->quarantined = true;
     slot->counters.quarantines++;
     kvr_log(KVR_LOG_ERROR, "%s %s generation %u is quarantined until its next good load: %s",
-            kvr_slot_kind_name(slot), slot->script->info.name, slot->script->info.generation,
-            slot->last_error);
+            slot->role, slot->script->info.name, slot->script->info.generation, slot->last_error);
 }
 
 /* One more failure at this call; quarantines when the ring holds KVR_FAILURES_MAX recent ones. */
@@ -77,8 +76,7 @@ static void print_log(struct kvr_slot *slot)
     struct kvr_vm *vm = slot->script->vm;
     bool print = slot->log_lines < LOG_LINES_MAX || slot->calls - slot->log_call >= LOG_LINE_EVERY;
     if (print) {
-        kvr_log(KVR_LOG_INFO, "%s %s: %s", kvr_slot_kind_name(slot), slot->script->info.name,
-                vm->log_text);
+        kvr_log(KVR_LOG_INFO, "%s %s: %s", slot->role, slot->script->info.name, vm->log_text);
         slot->log_lines++;
         slot->log_call = slot->calls;
     }

@@ -8,6 +8,7 @@
 
 struct kvr_slot {
     enum kvr_script_kind kind;
+    const char *role;            /* constant, for people */
     struct kvr_picture *picture; /* the router's */
     uint64_t seed;
     size_t memory_bytes;
@@ -26,8 +27,6 @@ struct kvr_slot {
     char last_error[KVR_ERROR_TEXT_MAX];
 };
 
-/* "policy" or "spill". */
-const char *kvr_slot_kind_name(const struct kvr_slot *slot);
 /* Of the VM of its next generation. */
 struct kvr_vm_options kvr_slot_vm_options(const struct kvr_slot *slot);
 
