@@ -11,6 +11,10 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
 /* Decides for one request of the queue that can go now, if there is one. */
 void kvr_decide_waiting(struct kvr_router *router);
 
+/* Fills a zeroed record with what the driver says of its request. */
+void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *record,
+                         const struct kvr_submission *submission);
+
 /* That replica has failed this request already. */
 bool kvr_decide_is_excluded(const struct kvr_request_record *record, uint32_t replica);
 /* Queues a refusal. */

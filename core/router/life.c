@@ -196,3 +196,19 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     kvr_free(record->chain);
     kvr_request_close(&router->requests, request);
 }
+
+void kvr_router_refused(struct kvr_router *router, uint64_t now_ns,
+                        const struct kvr_submission *submission, const struct kvr_ending *ending)
+{
+    struct kvr_request_record record = {0};
+    kvr_router_settle(router);
+    router->now_ns = now_ns;
+    router->metrics.submitted++;
+    router->sequence++;
+    kvr_decide_describe(router, &record, submission);
+    count_ending(router, ending);
+    if (router->options.rows)
+        kvr_row_write(router, now_ns, &record, ending);
+    kvr_free(record.tag);
+    kvr_free(record.model_name);
+}

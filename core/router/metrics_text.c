@@ -24,7 +24,7 @@ const char *kvr_metrics_rejection_name(enum kvr_rejection rejection)
 static void write_ends(const struct kvr_metrics *metrics, struct kvr_prom_writer *prom)
 {
     kvr_prom_counter(prom, "requests_received_total", metrics->submitted,
-                     "Requests taken in to be routed.");
+                     "Requests whose head could be read, refused ones too.");
     kvr_prom_family(prom, "requests_total", KVR_PROM_COUNTER,
                     "Requests that ended, by outcome; rejected ones are dropped.");
     for (int i = 0; i < KVR_OUTCOMES; i++) {

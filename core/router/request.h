@@ -70,6 +70,7 @@ struct kvr_request_record {
     char *model_name; /* as sent, when the entry is one that several share; else NULL */
     const char *endpoint;
     const char *session_source;
+    const char *client; /* name of its key, the driver's until finish; NULL none */
     uint64_t session, tenant, routing_key;
     uint64_t sequence;
     struct kvr_ticket ticket;

@@ -115,8 +115,8 @@ static double estimate_tokens(const struct kvr_router *router, const struct kvr_
     return tokens + submission->extra_tokens;
 }
 
-static void open_record(struct kvr_router *router, struct kvr_request_record *record,
-                        const struct kvr_submission *submission)
+void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *record,
+                         const struct kvr_submission *submission)
 {
     record->user = submission->user;
     copy_text(record->id, sizeof record->id, submission->request_id);
@@ -135,6 +135,7 @@ static void open_record(struct kvr_router *router, struct kvr_request_record *re
     record->session_source = submission->session_source;
     record->session = submission->session;
     record->tenant = submission->tenant;
+    record->client = submission->client;
     record->routing_key = submission->routing_key ? submission->routing_key : submission->session;
     record->sequence = router->sequence;
     record->replica = KVR_NO_REPLICA;
@@ -158,14 +159,14 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
     kvr_router_settle(router);
     router->now_ns = now_ns;
     struct kvr_request_ref ref = kvr_request_open(&router->requests);
-    router->metrics.submitted++;
-    router->sequence++;
     if (ref.generation == 0) {
         router->metrics.rejections[KVR_REJECT_REQUESTS_MAX]++;
         return ref;
     }
+    router->metrics.submitted++;
+    router->sequence++;
     struct kvr_request_record *record = kvr_request_at(&router->requests, ref);
-    open_record(router, record, submission);
+    kvr_decide_describe(router, record, submission);
     record->canary = submission->routed && is_canary(router, submission);
     router->metrics.canary += record->canary;
     kvr_decide(router, now_ns, ref, submission->chain);

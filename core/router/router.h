@@ -160,6 +160,7 @@ struct kvr_submission {
     struct kvr_slice model;     /* empty: the request names none */
     const char *endpoint;       /* constant, for rows: "chat", "other", ... */
     const char *session_source; /* constant */
+    const char *client;         /* the driver's until finish; letters, digits, _-./; NULL none */
     uint64_t session;           /* 64-bit keys; 0 none */
     uint64_t tenant;
     uint64_t routing_key;  /* 0: the session's */
@@ -178,7 +179,8 @@ struct kvr_submission {
     uint64_t received_ns; /* when the poll that brought its last byte returned */
 };
 
-/* Takes a request in and decides. The action is next in kvr_router_next_action. */
+/* Takes a request in and decides: the action is next in kvr_router_next_action, or it waits. Name
+ * {0, 0}: as many are open as may be; the driver ends it by kvr_router_refused. */
 struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now_ns,
                                          const struct kvr_submission *submission);
 /* Also decides for requests that waited, once something has changed: call it after every event. */

@@ -263,6 +263,8 @@ static void put_request(struct row *row, const struct kvr_request_record *record
     if (record->session_source)
         TEXT_FIELD(row, "session_source", record->session_source);
     HEX_FIELD(row, "tenant", record->tenant);
+    if (record->client)
+        TEXT_FIELD(row, "client", record->client);
     HEX_FIELD(row, "routing_key", record->routing_key);
     if (record->turn)
         UINT_FIELD(row, "turn", record->turn);

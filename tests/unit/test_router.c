@@ -272,9 +272,32 @@ static void test_the_table_of_requests_is_bounded(void **state)
         open[i] = submit(router, S, &what).request;
     assert_int_equal(kvr_router_submit(router, S, &what).generation, 0);
     assert_int_equal(router->metrics.rejections[KVR_REJECT_REQUESTS_MAX], 1);
+    assert_int_equal(router->metrics.submitted, 128);
     assert_int_equal(router->loads[0].in_flight, 64); /* the fallback spreads evenly */
     for (int i = 0; i < 128; i++)
         kvr_router_finish(router, S, open[i], &success);
+    free_router(router);
+}
+
+static void test_what_the_driver_refuses_is_counted_and_has_a_row(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    struct kvr_submission what = submission(NULL, 0);
+    what.client = "team-a";
+    what.tag = kvr_slice_of("t");
+    struct kvr_ending ending = success;
+    ending.outcome = KVR_OUTCOME_DROPPED;
+    ending.error = "body_too_large";
+    ending.status = 413;
+    kvr_router_refused(router, S, &what, &ending);
+    assert_int_equal(router->metrics.submitted, 1);
+    assert_int_equal(router->metrics.outcomes[KVR_OUTCOME_DROPPED], 1);
+    assert_int_equal(router->requests.open, 0);
+    kvr_buffer_append(&router->rows, "", 1);
+    assert_non_null(strstr(router->rows.data, "\"client\":\"team-a\""));
+    assert_non_null(strstr(router->rows.data, "\"error\":\"body_too_large\",\"status\":413"));
+    assert_null(strstr(router->rows.data, "\"replica\""));
     free_router(router);
 }
 
@@ -595,6 +618,7 @@ int main(void)
         cmocka_unit_test(test_going_down_voids_beliefs),
         cmocka_unit_test(test_rejections_tell_why),
         cmocka_unit_test(test_the_table_of_requests_is_bounded),
+        cmocka_unit_test(test_what_the_driver_refuses_is_counted_and_has_a_row),
         cmocka_unit_test(test_the_queue_goes_in_order),
         cmocka_unit_test(test_the_queue_may_take_the_shortest),
         cmocka_unit_test(test_the_shortest_is_what_is_left_to_prefill),
