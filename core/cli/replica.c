@@ -180,7 +180,7 @@ static int run(int argc, char **argv, bool fleet)
         fputs(kvr_emu_fault_help, stdout);
         return KVR_EXIT_OK;
     }
-    struct kvr_profile profile;
+    struct kvr_profile profile = {0};
     status = settle_profile(&usage, &profile);
     if (status != KVR_OPTIONS_GO_ON)
         return status;

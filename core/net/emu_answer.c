@@ -8,6 +8,7 @@ struct kvr_emu_usage kvr_emu_answer_usage(const struct kvr_emu_answer *answer)
     uint32_t each = answer->prompts ? answer->choices_len / answer->prompts : 0;
     for (uint32_t i = 0; i < answer->choices_len; i++) {
         const struct kvr_emu_choice *choice = &answer->choices[i];
+        KVR_CHECK(each > 0);
         usage.completion_tokens += choice->tokens;
         if (i % each)
             continue;

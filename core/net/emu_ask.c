@@ -133,7 +133,7 @@ static bool read_text(const struct kvr_emu_ask *ask, enum kvr_emu_field field,
     if (!kvr_json_read_string(&json, &span))
         return wrong_type(problem, field, "string");
     char room[6 * KVR_EMU_NAME_MAX + KVR_JSON_SLACK];
-    if (span.raw.len > 6 * KVR_EMU_NAME_MAX)
+    if (span.raw.len > sizeof room - KVR_JSON_SLACK)
         span.raw.len = 0; /* no name of ours is so long */
     size_t len = kvr_json_string_unescape(span.raw, room);
     if (len >= KVR_EMU_NAME_MAX)

@@ -110,9 +110,12 @@ static void pump_huge(struct kvr_emu_call *call)
 {
     static char filler[HUGE_FRAME];
     if (!filler[0]) {
+        static const char opening[] = "data: {\"filler\":\"";
+        static const char closing[] = {'"', '}', '\n', '\n'};
         memset(filler, 'x', sizeof filler);
-        memcpy(filler, "data: {\"filler\":\"", 17);
-        memcpy(filler + sizeof filler - 4, "\"}\n\n", 4);
+        for (size_t i = 0; opening[i]; i++)
+            filler[i] = opening[i];
+        memcpy(filler + sizeof filler - sizeof closing, closing, sizeof closing);
     }
     for (int i = 0; i < HUGE_ROUNDS; i++) {
         if (kvr_emu_output_unsent(&call->output) >= HUGE_UNSENT)

@@ -1,5 +1,6 @@
 /* From a request body to engine requests: the model is looked up, each prompt becomes tokens, and
  * what an output will say and how long it will be is settled here. */
+#include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -96,9 +97,8 @@ static uint32_t room_for_output(const struct kvr_replica_server *server,
     if (prompt + wanted > most) {
         kvr_emu_refuse(problem, KVR_EMU_TOO_LONG, embeds ? "input" : "max_tokens",
                        "This model's maximum context length is %u tokens. However, you requested "
-                       "%llu tokens (%u in the prompt, %llu in the completion).",
-                       most, (unsigned long long)(prompt + wanted), prompt,
-                       (unsigned long long)wanted);
+                       "%" PRIu64 " tokens (%u in the prompt, %" PRIu64 " in the completion).",
+                       most, prompt + wanted, prompt, wanted);
         return 0;
     }
     if (ask->max_tokens >= 0 || embeds)
@@ -122,7 +122,8 @@ static void take_blocks(struct kvr_replica_server *server, const struct kvr_emu_
         kvr_emu_text_bytes(alphabet, choice->seed, 0, len, text);
         kvr_tokens_text(tokens, kvr_slice_make(text, len));
     }
-    size_t bytes = tokens->blocks_len * sizeof *tokens->blocks;    job->blocks = kvr_alloc(bytes ? bytes : 1);
+    size_t bytes = tokens->blocks_len * sizeof *tokens->blocks;
+    job->blocks = kvr_alloc(bytes ? bytes : 1);
     if (bytes)
         memcpy(job->blocks, tokens->blocks, bytes);
     job->live.engine.blocks = job->blocks;

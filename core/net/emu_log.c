@@ -69,7 +69,8 @@ static void put_headers(struct kvr_json_writer *json, const struct kvr_http_head
 
 static double milliseconds(uint64_t from_ns, uint64_t to_ns)
 {
-    return (double)((to_ns - from_ns) / 1000) / 1e3;
+    uint64_t whole_us = (to_ns - from_ns) / 1000;
+    return (double)whole_us / 1e3;
 }
 
 struct kvr_emu_entry *kvr_emu_log_open(struct kvr_emu_log *log, const struct kvr_emu_origin *origin,

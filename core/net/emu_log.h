@@ -21,8 +21,9 @@
 #include "error.h"
 #include "list.h"
 
-#define KVR_EMU_LOG_LINES        1024        /* kept in memory by default */
-#define KVR_EMU_LOG_HEADER_BYTES (16 * 1024) /* of one request; further headers are left out */
+#define KVR_EMU_LOG_LINES 1024 /* kept in memory by default */
+#define KVR_EMU_LOG_HEADER_BYTES                                                                   \
+    ((size_t)16 * 1024) /* of one request; further headers are left out */
 
 /* One request; closed ones are kept in the log's list. */
 struct kvr_emu_entry {

@@ -74,8 +74,8 @@ static struct kvr_live_request *find(const struct kvr_live_engine *live, uint64_
 
 static void push_delivery(struct kvr_live_engine *live, const struct kvr_engine_event *event)
 {
-    if (live->deliveries_len > live->deliveries_mask || !live->deliveries) {
-        uint32_t capacity = live->deliveries ? (live->deliveries_mask + 1) * 2 : DELIVERIES_MIN;
+    if (live->deliveries_len > live->deliveries_mask) {
+        uint32_t capacity = (live->deliveries_mask + 1) * 2;
         KVR_CHECK(capacity <= DELIVERIES_MAX);
         struct kvr_live_delivery *grown = kvr_alloc(capacity * sizeof *grown);
         for (uint32_t i = 0; i < live->deliveries_len; i++)
@@ -235,6 +235,8 @@ int kvr_live_engine_init(struct kvr_live_engine *live, uv_loop_t *uv,
         kvr_engine_deinit(&live->engine);
         return failed;
     }
+    live->deliveries = kvr_alloc(DELIVERIES_MIN * sizeof *live->deliveries);
+    live->deliveries_mask = DELIVERIES_MIN - 1;
     live->origin_ns = kvr_loop_now();
     return 0;
 }
