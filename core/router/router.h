@@ -185,6 +185,10 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
                                          const struct kvr_submission *submission);
 /* Also decides for requests that waited, once something has changed: call it after every event. */
 bool kvr_router_next_action(struct kvr_router *router, struct kvr_action *action);
+/* A request that the driver refuses before it is routed: for its size, its key, its JSON. It is
+ * counted, and its row written, as far as `submission` describes it. */
+void kvr_router_refused(struct kvr_router *router, uint64_t now_ns,
+                        const struct kvr_submission *submission, const struct kvr_ending *ending);
 /* Asks the shadows about the last decision, and enters in the index what it admitted. */
 void kvr_router_settle(struct kvr_router *router);
 
