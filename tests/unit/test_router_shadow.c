@@ -427,6 +427,48 @@ static void one_that_waited_is_looked_at_once(void **state)
     free_router(router);
 }
 
+/* Who serves the model changes after the decision: the shadow sees the ring of before. */
+static void the_view_stands_until_it_is_settled(void **state)
+{
+    (void)state;
+    static const char ring[] = "return { api = 1, name = 'ring', pick = function(request, view)\n"
+                               "  local order = kvr.ring_order(request.routing_key)\n"
+                               "  for i = 0, order.count - 1 do\n"
+                               "    if view[order[i]].available then return order[i], 'ring' end\n"
+                               "  end end }\n";
+    struct kvr_router *router = make_router(3);
+    load(router, KVR_ROLE_POLICY, ring);
+    load_shadow(router, 0, ring);
+    kvr_queue_init(&router->queue, &(struct kvr_queue_options){.max = 4});
+    struct kvr_submission what = submission(NULL, 0);
+    what.model = kvr_slice_of("m");
+    struct kvr_request_ref open[5];
+    struct kvr_action action;
+    for (uint32_t i = 0; i < 5; i++) {
+        if (i < 3)
+            router->replicas.slots[i].capacity = 1;
+        what.session = 1 + i;
+        open[i] = kvr_router_submit(router, S, &what);
+        assert_int_equal(kvr_router_next_action(router, &action), i < 3);
+    }
+    uint32_t last = 0;
+    while (kvr_router_request(router, open[last])->replica != 2)
+        last++;
+    kvr_router_finish(router, S, open[last], &success);
+    assert_true(kvr_router_next_action(router, &action)); /* one of those that waited, to r:3 */
+    assert_int_equal(action.replica, 2);
+    struct kvr_slice other = kvr_slice_of("other");
+    kvr_replica_set_models(&router->replicas, 0, &other, 1);
+    assert_false(kvr_router_next_action(router, &action));
+    assert_int_equal(now(router, 0)->evaluated, 4);
+    assert_int_equal(now(router, 0)->agreed, 4);
+    assert_int_equal(now(router, 0)->fallbacks, 0);
+    for (uint32_t i = 0; i < 5; i++)
+        if (i != last)
+            kvr_router_finish(router, S, open[i], &success);
+    free_router(router);
+}
+
 static void a_comparison_is_of_two_texts(void **state)
 {
     (void)state;
@@ -676,6 +718,7 @@ int main(void)
         cmocka_unit_test(its_spill_rule_is_its_own),
         cmocka_unit_test(refusals_and_waits_are_disagreements),
         cmocka_unit_test(one_that_waited_is_looked_at_once),
+        cmocka_unit_test(the_view_stands_until_it_is_settled),
         cmocka_unit_test(a_comparison_is_of_two_texts),
         cmocka_unit_test(one_loaded_after_the_decision_waits_for_the_next),
         cmocka_unit_test(a_replica_that_left_keeps_its_name),
