@@ -72,10 +72,11 @@ static void test_nonsense(void **state)
                          KVR_E_INVALID);
         assert_true(error.text[0]);
     }
+    static const char key[] = "stall;marker=";
     char text[KVR_EMU_FAULT_TEXT_MAX + 32];
     struct kvr_emu_fault fault;
     memset(text, 'x', sizeof text);
-    memcpy(text, "stall;marker=", 13);
+    memcpy(text, key, strlen(key));
     assert_int_equal(kvr_emu_fault_parse(kvr_slice_make(text, sizeof text), &fault, NULL),
                      KVR_E_INVALID);
 }
