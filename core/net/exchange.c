@@ -67,10 +67,8 @@ static void write_request(struct kvr_exchange *exchange, const struct kvr_http_h
                         });
     uv_buf_t bufs[2] = {uv_buf_init(ingress->head_out.data, (unsigned)ingress->head_out.len),
                         uv_buf_init((char *)body.data, (unsigned)body.len)};
-    kvr_upstream_write(exchange->upstream, bufs, body.len ? 2 : 1);
-    exchange->sent_ns = exchange->bytes_ns = kvr_loop_now();
     exchange->state = KVR_EXCHANGE_SENT;
-    kvr_router_sent(&ingress->router, exchange->sent_ns, exchange->request);
+    kvr_upstream_write(exchange->upstream, bufs, body.len ? 2 : 1);
 }
 
 static void write_kept(struct kvr_exchange *exchange)
@@ -297,6 +295,13 @@ static void on_ready(void *user)
     write_kept(user);
 }
 
+static void on_sent(void *user)
+{
+    struct kvr_exchange *exchange = user;
+    exchange->sent_ns = exchange->bytes_ns = kvr_loop_now();
+    kvr_router_sent(&exchange->ingress->router, exchange->sent_ns, exchange->request);
+}
+
 static void on_failed(void *user, int uv_code, bool stale)
 {
     struct kvr_exchange *exchange = user;
@@ -324,6 +329,7 @@ static void on_failed(void *user, int uv_code, bool stale)
 
 const struct kvr_upstream_events kvr_exchange_upstream_events = {
     .on_ready = on_ready,
+    .on_sent = on_sent,
     .on_bytes = kvr_exchange_take_answer,
     .on_failed = on_failed,
 };

@@ -6,6 +6,7 @@
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct kvr_loop *loop = prepare->data;
+    kvr_outbox_turn(&loop->outbox);
     loop->asleep = true;
 }
 
@@ -23,12 +24,14 @@ void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv)
 void kvr_loop_deinit(struct kvr_loop *loop)
 {
     uv_close((uv_handle_t *)&loop->prepare, NULL);
+    kvr_outbox_deinit(&loop->outbox);
     kvr_free(loop->read_buffer);
     loop->read_buffer = NULL;
 }
 
 void kvr_loop_woke(struct kvr_loop *loop)
 {
+    loop->outbox.served++;
     if (loop->asleep) {
         loop->asleep = false;
         loop->woke_ns = uv_hrtime();

@@ -7,21 +7,25 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "outbox.h"
+
 #define KVR_READ_BUFFER_BYTES (64 * 1024)
 
 struct kvr_loop {
     uv_loop_t *uv;
-    uv_prepare_t prepare; /* marks the next wake as not yet stamped */
-    bool asleep;          /* no socket has been served since the loop last polled */
-    uint64_t woke_ns;     /* when poll last returned, seen by the first socket it served */
-    char *read_buffer;    /* KVR_READ_BUFFER_BYTES; holds one read until its callback returns */
+    uv_prepare_t prepare;     /* ends a turn: before the loop polls again */
+    bool asleep;              /* no socket has been served since the loop last polled */
+    uint64_t woke_ns;         /* when poll last returned, seen by the first socket it served */
+    struct kvr_outbox outbox; /* writes of this turn */
+    char *read_buffer;        /* KVR_READ_BUFFER_BYTES; holds one read until its callback returns */
 };
 
 void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv);
 /* Closes its handle; the loop must run once more before the memory goes. */
 void kvr_loop_deinit(struct kvr_loop *loop);
 
-/* For alloc callbacks: stamps woke_ns when this is the first socket since the poll. */
+/* For alloc callbacks: counts a socket served, and stamps woke_ns when it is the first since the
+ * poll. */
 void kvr_loop_woke(struct kvr_loop *loop);
 /* Monotonic nanoseconds. */
 uint64_t kvr_loop_now(void);

@@ -157,18 +157,10 @@ static size_t try_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigne
     return sent > 0 ? (size_t)sent : 0;
 }
 
-void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
+/* Keeps what the kernel did not take, and waits until it can. */
+static void keep_unsent(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count,
+                        size_t sent)
 {
-    KVR_CHECK(count <= KVR_STREAM_BUFS);
-    if (stream->closing || stream->ended)
-        return;
-    size_t total = 0;
-    for (unsigned i = 0; i < count; i++)
-        total += bufs[i].len;
-    stream->bytes_out += total;
-    size_t sent = stream->unsent ? 0 : try_write(stream, bufs, count);
-    if (sent == total)
-        return;
     if (!stream->unsent)
         stream->unsent = kvr_alloc_zero(1, sizeof *stream->unsent);
     struct kvr_buffer *waiting = &stream->unsent->waiting;
@@ -179,6 +171,42 @@ void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned 
     }
     if (!stream->unsent->in_write)
         send_more(stream);
+}
+
+static size_t total_of(const uv_buf_t *bufs, unsigned count)
+{
+    size_t total = 0;
+    for (unsigned i = 0; i < count; i++)
+        total += bufs[i].len;
+    return total;
+}
+
+void kvr_stream_send(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
+{
+    if (stream->closing || stream->ended)
+        return;
+    size_t sent = stream->unsent ? 0 : try_write(stream, bufs, count);
+    if (sent < total_of(bufs, count))
+        keep_unsent(stream, bufs, count, sent);
+    if (stream->events->on_sent)
+        stream->events->on_sent(stream);
+}
+
+void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
+{
+    KVR_CHECK(count <= KVR_STREAM_BUFS);
+    if (stream->closing || stream->ended)
+        return;
+    size_t total = total_of(bufs, count);
+    stream->bytes_out += total;
+    if (!kvr_outbox_take(&stream->loop->outbox, stream, bufs, count, total))
+        kvr_stream_send(stream, bufs, count);
+}
+
+void kvr_stream_flush(struct kvr_stream *stream)
+{
+    if (stream->boxed)
+        kvr_outbox_flush(&stream->loop->outbox);
 }
 
 size_t kvr_stream_unsent(const struct kvr_stream *stream)
@@ -212,6 +240,7 @@ void kvr_stream_close(struct kvr_stream *stream)
 {
     if (stream->closing)
         return;
+    kvr_stream_flush(stream);
     stream->closing = true;
     abandon_unsent(stream);
     uv_close((uv_handle_t *)&stream->tcp, on_close);
@@ -221,6 +250,7 @@ void kvr_stream_reset(struct kvr_stream *stream)
 {
     if (stream->closing)
         return;
+    kvr_stream_flush(stream);
     stream->closing = true;
     abandon_unsent(stream);
     if (uv_tcp_close_reset(&stream->tcp, on_close) != 0)

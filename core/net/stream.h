@@ -5,9 +5,9 @@
  * so that a peer's close is noticed at once; kvr_stream_pause is for back-pressure only, because
  * stopping and starting costs two system calls each.
  *
- * Writing: straight to the socket first; what the kernel does not take is copied and sent when it
- * can, and on_drained tells when all of it has gone. The owner stops feeding a stream whose
- * kvr_stream_unsent exceeds its mark.
+ * Writing: to the socket, at once or with the others of a busy turn (outbox.h); what the kernel
+ * does not take is copied and sent when it can, and on_drained tells when all of it has gone. The
+ * owner stops feeding a stream whose kvr_stream_unsent exceeds its mark.
  *
  * Closing: kvr_stream_close may be called at any time, also inside callbacks; on_closed comes once,
  * from the loop, and only then may the memory of the stream go. After the call no other callback
@@ -32,6 +32,8 @@ struct kvr_stream_events {
     size_t (*on_space)(struct kvr_stream *stream, char **memory);
     void (*on_data)(struct kvr_stream *stream, char *data, size_t len);
     void (*on_end)(struct kvr_stream *stream, int uv_code); /* UV_EOF, UV_ECONNRESET, ... */
+    /* Optional: what was written last has been given to the kernel, as far as it took it. */
+    void (*on_sent)(struct kvr_stream *stream);
     void (*on_drained)(struct kvr_stream *stream);
     void (*on_closed)(struct kvr_stream *stream);
 };
@@ -48,6 +50,7 @@ struct kvr_stream {
     uint64_t bytes_out; /* accepted for sending */
     bool reading;
     bool paused;
+    bool boxed; /* a write of this turn is still in the outbox */
     bool ended; /* on_end was called */
     bool closing;
 };
@@ -64,6 +67,10 @@ void kvr_stream_resume(struct kvr_stream *stream);
  * by on_end from the loop, not here. At most KVR_STREAM_BUFS buffers. */
 #define KVR_STREAM_BUFS 32
 void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count);
+/* Sends now what is still in the outbox: before a FIN, say. */
+void kvr_stream_flush(struct kvr_stream *stream);
+/* For outbox.c: the write itself. */
+void kvr_stream_send(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count);
 /* Bytes accepted and not yet taken by the kernel. */
 size_t kvr_stream_unsent(const struct kvr_stream *stream);
 

@@ -51,6 +51,13 @@ static void on_end(struct kvr_stream *stream, int uv_code)
     fail(upstream_of(stream), uv_code);
 }
 
+static void on_sent(struct kvr_stream *stream)
+{
+    struct kvr_upstream *upstream = upstream_of(stream);
+    if (upstream->user)
+        upstream->pool->events->on_sent(upstream->user);
+}
+
 static void on_closed(struct kvr_stream *stream)
 {
     struct kvr_upstream *upstream = upstream_of(stream);
@@ -64,7 +71,7 @@ static void on_closed(struct kvr_stream *stream)
 }
 
 static const struct kvr_stream_events stream_events = {
-    .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
+    .on_data = on_data, .on_end = on_end, .on_sent = on_sent, .on_closed = on_closed};
 
 void kvr_upstream_pool_init(struct kvr_upstream_pool *pool, struct kvr_loop *loop,
                             const struct kvr_upstream_events *events,

@@ -25,6 +25,7 @@ struct kvr_upstream;
 
 struct kvr_upstream_events {
     void (*on_ready)(void *user); /* connected: write now */
+    void (*on_sent)(void *user);  /* the last write has been given to the kernel */
     void (*on_bytes)(void *user, char *data, size_t len);
     /* The connection is gone and must not be used again. UV_EOF: the peer closed it. */
     void (*on_failed)(void *user, int uv_code, bool stale);
