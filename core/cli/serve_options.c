@@ -185,6 +185,29 @@ static int choose(struct kvr_script_store *store, enum kvr_script_role role,
     return kvr_script_store_choose(store, role, kvr_slice_of(script), params, n, error);
 }
 
+static int choose_shadows(struct kvr_script_store *store, const struct kvr_config *config,
+                          struct kvr_error *error)
+{
+    struct kvr_script_wish wishes[KVR_SHADOWS_MAX] = {0};
+    uint32_t n = kvr_config_count(config, "shadow");
+    char name[64];
+    for (uint32_t i = 0; i < n && i < KVR_SHADOWS_MAX; i++) {
+        snprintf(name, sizeof name, "shadow.%u.policy", i + 1);
+        wishes[i].name = kvr_slice_of(kvr_config_text(config, name));
+        snprintf(name, sizeof name, "shadow.%u.params", i + 1);
+        wishes[i].params_count = read_params(config, name, wishes[i].params);
+    }
+    int rc = kvr_script_store_set_shadows(store, wishes, n, error);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
+        snprintf(name, sizeof name, "shadow.%u.spill_params", i + 1);
+        uint32_t count = read_params(config, name, params);
+        if (count)
+            rc = kvr_script_store_set_params(store, kvr_role_shadow_spill(i), params, count, error);
+    }
+    return rc;
+}
+
 int kvr_serve_choose_scripts(struct kvr_script_store *store, const struct kvr_config *config,
                              struct kvr_error *error)
 {
@@ -193,6 +216,8 @@ int kvr_serve_choose_scripts(struct kvr_script_store *store, const struct kvr_co
         rc = choose(store, KVR_ROLE_POLICY, config, "policy", "params", error);
     if (rc == 0)
         rc = choose(store, KVR_ROLE_CANARY, config, "canary.policy", "canary.params", error);
+    if (rc == 0)
+        rc = choose_shadows(store, config, error);
     return rc;
 }
 

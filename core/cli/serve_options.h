@@ -9,7 +9,7 @@
 /* Texts of `options` live as long as `config`. */
 int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_config *config,
                       struct kvr_error *error);
-/* Puts policy, spill rule and canary in force. */
+/* Puts policy, spill rule, canary and shadows in force. */
 int kvr_serve_choose_scripts(struct kvr_script_store *store, const struct kvr_config *config,
                              struct kvr_error *error);
 int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config *config,

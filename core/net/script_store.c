@@ -1,60 +1,12 @@
 #include "script_store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 #include "log.h"
 #include "memory.h"
-
-static bool is_file_name(struct kvr_slice name)
-{
-    if (name.len == 0 || name.len >= KVR_SCRIPT_NAME_MAX)
-        return false;
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.data[i];
-        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-              (c >= 'A' && c <= 'Z')))
-            return false;
-    }
-    return true;
-}
-
-static int find_path(const struct kvr_script_store *store, enum kvr_script_role role,
-                     struct kvr_slice name, char *path, struct kvr_error *error)
-{
-    int len = (int)name.len;
-    int size;
-    if (memchr(name.data, '/', name.len))
-        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%.*s", len, name.data);
-    else if (is_file_name(name))
-        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%s/%s%.*s.lua", store->dir,
-                        kvr_role_kind(role) == KVR_SCRIPT_SPILL ? "spill/" : "", len, name.data);
-    else
-        return kvr_error_set(error, KVR_E_INVALID, "\"%.*s\" is neither a name nor a path of a %s",
-                             len, name.data, kvr_role_name(role));
-    if (size >= KVR_SCRIPT_PATH_MAX)
-        return kvr_error_set(error, KVR_E_INVALID, "path of \"%.*s\" is too long", len, name.data);
-    return 0;
-}
-
-static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
-{
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return kvr_error_set(error, errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO,
-                             "cannot read %s: %s", path, strerror(errno));
-    char *at = kvr_buffer_reserve(text, KVR_SCRIPT_FILE_MAX + 1);
-    text->len = fread(at, 1, KVR_SCRIPT_FILE_MAX + 1, file);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    if (failed)
-        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
-    if (text->len > KVR_SCRIPT_FILE_MAX)
-        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %d bytes", path, KVR_SCRIPT_FILE_MAX);
-    return 0;
-}
+#include "script_file.h"
 
 static int load(struct kvr_script_store *store, enum kvr_script_role role, struct kvr_slice name,
                 const char *path, const struct kvr_script_param *params, uint32_t count,
@@ -65,10 +17,10 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     const struct kvr_script_info *before = kvr_slot_info(slot);
     uint32_t generation = before ? before->generation : 0;
     struct kvr_error reason = {0};
-    int rc = read_file(path, &text, &reason);
+    int rc = kvr_script_file_read(path, &text, &reason);
     if (rc == 0)
-        rc = kvr_slot_load(slot, is_file_name(name) ? name : kvr_slice_of(""), kvr_slice_of(path),
-                           kvr_buffer_slice(&text), params, count, &reason);
+        rc = kvr_slot_load(slot, kvr_script_file_is_name(name) ? name : kvr_slice_of(""),
+                           kvr_slice_of(path), kvr_buffer_slice(&text), params, count, &reason);
     kvr_buffer_deinit(&text);
     struct kvr_script_choice *choice = &store->choices[role];
     if (rc) {
@@ -166,7 +118,7 @@ static int follow_default_spill(struct kvr_script_store *store, enum kvr_script_
         return 0;
     char path[KVR_SCRIPT_PATH_MAX];
     struct kvr_slice name = kvr_slice_of(policy->default_spill);
-    int rc = find_path(store, spill, name, path, error);
+    int rc = kvr_script_file_path(store->dir, spill, name, path, error);
     if (rc == 0)
         rc = load(store, spill, name, path, NULL, 0, error);
     if (rc == 0)
@@ -201,7 +153,7 @@ int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role
     char path[KVR_SCRIPT_PATH_MAX];
     if (count > KVR_SCRIPT_PARAMS_LIST)
         return kvr_error_set(error, KVR_E_LIMIT, "more than %d params", KVR_SCRIPT_PARAMS_LIST);
-    int rc = find_path(store, role, name, path, error);
+    int rc = kvr_script_file_path(store->dir, role, name, path, error);
     if (rc == 0)
         rc = load(store, role, name, path, params, count, error);
     if (rc)

@@ -2,8 +2,8 @@
  * read, checked and put in force; one that is bad is refused and named, and what was in force
  * stays.
  *
- * A name is that of a file in the policies folder (NAME.lua; spill/NAME.lua for spill rules), or a
- * path if it has a slash. Params given with a name override the file's own over all its reloads. */
+ * Scripts are named as script_file.h says. Params given with a name override the file's own over
+ * all its reloads. */
 #ifndef KVR_SCRIPT_STORE_H
 #define KVR_SCRIPT_STORE_H
 
@@ -15,7 +15,6 @@
 #include "reloader.h"
 #include "router.h"
 
-#define KVR_SCRIPT_FILE_MAX    (256 * 1024)
 #define KVR_SCRIPT_PARAMS_LIST 32
 
 struct kvr_script_choice {
@@ -36,18 +35,30 @@ struct kvr_script_store {
     uint64_t reloads, refusals;
 };
 
+/* A script to come: a name, and params over its own. */
+struct kvr_script_wish {
+    struct kvr_slice name;
+    struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
+    uint32_t params_count;
+};
+
 void kvr_script_store_start(struct kvr_script_store *store, struct kvr_loop *loop,
                             struct kvr_router *router, const char *dir);
 void kvr_script_store_close(struct kvr_script_store *store, void *context,
                             void (*on_closed)(void *context));
 
 /* Puts the named script in force. On failure nothing changes and `error` says why, with file and
- * line. Choosing a policy also puts its default spill rule in force, unless one was chosen. An
- * empty name for the spill role goes back to the policy's default; for the canary role it turns it
- * off. */
+ * line. Choosing a policy also puts its default spill rule in force, unless one was chosen; a
+ * shadow has its own beside it. An empty name for the spill role goes back to the policy's default;
+ * for the canary and for shadows it turns them off. */
 int kvr_script_store_choose(struct kvr_script_store *store, enum kvr_script_role role,
                             struct kvr_slice name, const struct kvr_script_param *params,
                             uint32_t count, struct kvr_error *error);
+/* Replaces all shadows by these, in order; none turns them off. All or nothing: each is checked
+ * with its spill rule before the first is put in force. */
+int kvr_script_store_set_shadows(struct kvr_script_store *store,
+                                 const struct kvr_script_wish *wishes, uint32_t count,
+                                 struct kvr_error *error);
 /* Changes params of what is in force; they stay over reloads. */
 int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_role role,
                                 const struct kvr_script_param *params, uint32_t count,

@@ -187,7 +187,20 @@ end
 
 local read_settings
 
+-- A list and its items as tables, where texts may stand for them.
+local function spelled_out(value, setting)
+  if not setting.short then return value end
+  if type(value) == "string" then value = { value } end
+  if type(value) ~= "table" then return value end
+  local result = {}
+  for key, item in pairs(value) do
+    result[key] = type(item) == "string" and { [setting.short] = item } or item
+  end
+  return result
+end
+
 local function read_items(name, value, setting)
+  value = spelled_out(value, setting)
   if type(value) ~= "table" then
     refuse(name, "must be a list, got " .. shown(value, setting))
   end
@@ -195,6 +208,9 @@ local function read_items(name, value, setting)
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > #value then
       refuse(name, "must be a list, has the key " .. tostring(key))
     end
+  end
+  if setting.most and #value > setting.most then
+    refuse(name, ("must have at most %d items, has %d"):format(setting.most, #value))
   end
   emit(name, "list", #value)
   for i, item in ipairs(value) do read_settings(name .. "." .. i, item, setting.each) end
@@ -216,6 +232,7 @@ function read_settings(prefix, values, settings)
       read_settings(name, value == nil and {} or value, kind)
     else
       if value == nil then value = setting[3] end
+      if setting.needed and (value == nil or value == "") then refuse(name, "is missing") end
       emit_value(name, kind, readers[kind](name, value, setting))
     end
   end
@@ -346,7 +363,7 @@ function M.set(name, value)
       at[parts[i]] = from_text(value, setting[2])
       break
     end
-    at[parts[i]] = at[parts[i]] or {}
+    at[parts[i]] = spelled_out(at[parts[i]] or {}, setting)
     at = at[parts[i]]
     if setting[2] == "params" then
       at[table.concat(parts, ".", i + 1)] = value

@@ -1,7 +1,8 @@
 -- The settings of a configuration file: names, kinds, ranges, defaults, and what they mean.
 --
 -- A setting is { name, kind, default, what, min/max or one_of }; a section is { name, { ... } };
--- `each` is the shape of every item of a list. The kinds are those of config.lua.
+-- `each` is the shape of every item of a list, which has at most `most`. `needed` allows no empty
+-- value. The kinds are those of config.lua.
 local off = "0: off"
 
 return {
@@ -27,6 +28,12 @@ return {
     { "policy", "name", "", "a second policy; empty: none" },
     { "params", "params", {}, "its params" },
     { "share", "number", 0, "share of sessions it decides", min = 0, max = 1 },
+  } },
+  -- A text stands for an item with that policy.
+  { "shadow", most = 4, short = "policy", each = {
+    { "policy", "name", nil, "a policy that only tells what it would have done", needed = true },
+    { "params", "params", {}, "its params; spill = NAME: its spill rule" },
+    { "spill_params", "params", {}, "params of its spill rule" },
   } },
   { "policies_dir", "text", "", "folder of the scripts; empty: found beside the binary" },
   { "scripts", {

@@ -136,7 +136,8 @@ static void refusals_name_key_value_and_line(void **state)
         {"listen = 'x:1'\nlisten_on = 5\n",
          "kvroute.lua:2: listen_on: no such setting; known: listen, admin, replicas, policy, "
          "params, "
-         "spill, spill_params, canary, policies_dir, scripts, session, tenant, index, ring, "
+         "spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, index, "
+         "ring, "
          "health, "
          "scrape, models, moves, limits, timeouts, rows, headers, seed, log_level"},
         {"polcy = 'p2c'", "kvroute.lua:1: polcy: no such setting; did you mean policy?"},
@@ -178,6 +179,17 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:3: admin.token: must be a text, got something else"},
         {"canary = { share = 0.5 }", "kvroute.lua:1: canary.policy: is needed when canary.share is "
                                      "above 0"},
+        {"shadow = { { params = { a = 1 } } }", "kvroute.lua:1: shadow.1.policy: is missing"},
+        {"shadow = { 'p2c',\n '' }", "kvroute.lua:2: shadow.2.policy: is missing"},
+        {"shadow = { 'a b' }", "kvroute.lua:1: shadow.1.policy: must be a name of letters, digits "
+                               "and _, or a path, got \"a b\""},
+        {"shadow = { { policy = 'p2c', share = 1 } }",
+         "kvroute.lua:1: shadow.1.share: no such setting; known: policy, params, spill_params"},
+        {"shadow = { 'a', 'b', 'c', 'd', 'e' }",
+         "kvroute.lua:1: shadow: must have at most 4 items, has 5"},
+        {"shadow = 5", "kvroute.lua:1: shadow: must be a list, got 5"},
+        {"shadow = { policy = 'p2c' }",
+         "kvroute.lua:1: shadow: must be a list, has the key policy"},
         {"x = = 5", "kvroute.lua:1: unexpected symbol near '='"},
         {"\nlisten = nothing", "kvroute.lua:2: no setting or function named nothing"},
         {"\npolicy = os.date()", "kvroute.lua:2: no setting or function named os"},
@@ -242,6 +254,38 @@ static int set(struct kvr_config *config, const char *name, const char *value,
                struct kvr_error *error)
 {
     return kvr_config_set(config, name, kvr_slice_of(value), error);
+}
+
+static void a_text_stands_for_a_shadow(void **state)
+{
+    (void)state;
+    struct kvr_error error = {0};
+    struct kvr_config *config =
+        read_well("shadow = { 'p2c', { policy = 'mine', params = { spill = 'off', n = 2 } } }\n");
+    assert_int_equal(kvr_config_count(config, "shadow"), 2);
+    assert_string_equal(kvr_config_text(config, "shadow.1.policy"), "p2c");
+    assert_int_equal(kvr_config_count(config, "shadow.1.params"), 0);
+    assert_string_equal(kvr_config_text(config, "shadow.2.policy"), "mine");
+    assert_string_equal(kvr_config_key(config, "shadow.2.params", 0), "n");
+    assert_string_equal(kvr_config_text(config, "shadow.2.params.spill"), "off");
+    assert_int_equal(set(config, "shadow.1.params.a", "1", &error), 0);
+    assert_int_equal(set(config, "shadow.3.policy", "third", &error), 0);
+    assert_int_equal(set(config, "shadow.2.spill_params.factor", "3", &error), 0);
+    assert_string_equal(kvr_config_text(config, "shadow.1.policy"), "p2c");
+    assert_string_equal(kvr_config_text(config, "shadow.1.params.a"), "1");
+    assert_string_equal(kvr_config_text(config, "shadow.2.spill_params.factor"), "3");
+    assert_string_equal(kvr_config_text(config, "shadow.3.policy"), "third");
+    kvr_config_destroy(config);
+    config = read_well("shadow = 'p2c'\n");
+    assert_string_equal(kvr_config_text(config, "shadow.1.policy"), "p2c");
+    assert_int_equal(set(config, "shadow.2.policy", "b", &error), 0);
+    assert_string_equal(kvr_config_text(config, "shadow.1.policy"), "p2c");
+    kvr_config_destroy(config);
+    config = read_well("");
+    assert_int_equal(kvr_config_count(config, "shadow"), 0);
+    assert_int_equal(set(config, "shadow.1.policy", "b", &error), 0);
+    assert_string_equal(kvr_config_text(config, "shadow.1.policy"), "b");
+    kvr_config_destroy(config);
 }
 
 static void flags_win_over_the_file(void **state)
@@ -329,6 +373,7 @@ int main(void)
         cmocka_unit_test(refusals_name_key_value_and_line),
         cmocka_unit_test(lines_are_right_in_odd_texts),
         cmocka_unit_test(secrets_are_not_shown),
+        cmocka_unit_test(a_text_stands_for_a_shadow),
         cmocka_unit_test(flags_win_over_the_file),
         cmocka_unit_test(flags_that_do_not_fit_change_nothing),
         cmocka_unit_test(every_setting_is_described),

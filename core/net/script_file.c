@@ -1,0 +1,53 @@
+#include "script_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+bool kvr_script_file_is_name(struct kvr_slice name)
+{
+    if (name.len == 0 || name.len >= KVR_SCRIPT_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.data[i];
+        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+              (c >= 'A' && c <= 'Z')))
+            return false;
+    }
+    return true;
+}
+
+int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_slice name,
+                         char *path, struct kvr_error *error)
+{
+    int len = (int)name.len;
+    int size;
+    if (memchr(name.data, '/', name.len))
+        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%.*s", len, name.data);
+    else if (kvr_script_file_is_name(name))
+        size = snprintf(path, KVR_SCRIPT_PATH_MAX, "%s/%s%.*s.lua", dir,
+                        kvr_role_kind(role) == KVR_SCRIPT_SPILL ? "spill/" : "", len, name.data);
+    else
+        return kvr_error_set(error, KVR_E_INVALID, "\"%.*s\" is neither a name nor a path of a %s",
+                             len, name.data, kvr_role_name(role));
+    if (size >= KVR_SCRIPT_PATH_MAX)
+        return kvr_error_set(error, KVR_E_INVALID, "path of \"%.*s\" is too long", len, name.data);
+    return 0;
+}
+
+int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return kvr_error_set(error, errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO,
+                             "cannot read %s: %s", path, strerror(errno));
+    char *at = kvr_buffer_reserve(text, KVR_SCRIPT_FILE_MAX + 1);
+    text->len = fread(at, 1, KVR_SCRIPT_FILE_MAX + 1, file);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    if (failed)
+        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
+    if (text->len > KVR_SCRIPT_FILE_MAX)
+        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %d bytes", path, KVR_SCRIPT_FILE_MAX);
+    return 0;
+}
