@@ -185,7 +185,12 @@ static void take_kept_requests(struct kvr_client *client)
     while (client->in.len && client->state == KVR_CLIENT_HEAD && !client->stream.closing) {
         size_t skip = client->scanned ? 0 : skip_blank_lines(client->in.data, client->in.len);
         kvr_buffer_consume(&client->in, skip);
-        if (client->in.len == 0 || take_one(client, client->in.data, client->in.len, true) == 0)
+        size_t before = client->in.len;
+        if (before == 0)
+            return;
+        size_t used = take_one(client, client->in.data, before, true);
+        /* A chunked body that is whole counts as not used up, but is gone from the buffer. */
+        if (used == 0 && client->in.len == before)
             return;
     }
 }
