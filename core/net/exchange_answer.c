@@ -233,7 +233,49 @@ static bool is_full(const struct kvr_exchange *exchange, const struct kvr_http_h
            kvr_router_can_move(router, exchange->request);
 }
 
-/* Bytes while the head is incomplete. Interim answers (1xx) are dropped: they are for this hop. */
+/* Is there a byte of the body, or its end? A chunk's size is none. Negative: malformed. */
+static int has_begun(const struct kvr_exchange *exchange, const char *data, size_t len)
+{
+    if (exchange->framing != KVR_BODY_CHUNKED)
+        return len > 0 || is_complete(exchange);
+    struct kvr_chunked chunked = {0};
+    struct kvr_slice piece = {NULL, 0};
+    for (size_t used = 0; used < len && piece.len == 0 && !kvr_chunked_done(&chunked);) {
+        int64_t n = kvr_chunked_next(&chunked, data + used, len - used, &piece);
+        if (n < 0)
+            return (int)n;
+        used += (size_t)n;
+    }
+    return piece.len > 0 || kvr_chunked_done(&chunked);
+}
+
+/* The head is there, at the start of data, which is what is held if `owned`: it is the client's
+ * once the body begins. */
+static void hold_or_commit(struct kvr_exchange *exchange, char *data, size_t len, bool owned,
+                           uint64_t now_ns)
+{
+    struct kvr_http_head *head = &exchange->ingress->answer_head;
+    struct kvr_buffer *held = &exchange->answer;
+    set_framing(exchange, head);
+    size_t rest = len - head->size;
+    int begun = has_begun(exchange, data + head->size, rest);
+    if (begun < 0) {
+        refuse_answer(exchange);
+    } else if (begun) {
+        struct kvr_buffer whole = *held; /* the slices of head may lie in it */
+        *held = (struct kvr_buffer){0};
+        commit(exchange, head, data + head->size, rest, now_ns);
+        kvr_buffer_deinit(&whole);
+    } else {
+        if (!owned)
+            kvr_buffer_append(held, data, len);
+        else
+            kvr_buffer_consume(held, (size_t)(data - held->data));
+        exchange->state = KVR_EXCHANGE_HELD;
+    }
+}
+
+/* Bytes until the body begins. Interim answers (1xx) are dropped: they are for this hop. */
 static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uint64_t now_ns)
 {
     struct kvr_http_head *head = &exchange->ingress->answer_head;
@@ -276,22 +318,7 @@ static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uin
         kvr_exchange_move(exchange, false, "replica_full");
         return;
     }
-    set_framing(exchange, head);
-    size_t rest = len - head->size;
-    bool empty = exchange->framing == KVR_BODY_NONE ||
-                 (exchange->framing == KVR_BODY_SIZED && head->content_length == 0);
-    if (rest || empty) {
-        struct kvr_buffer whole = *held; /* the slices of head may lie in it */
-        *held = (struct kvr_buffer){0};
-        commit(exchange, head, data + head->size, rest, now_ns);
-        kvr_buffer_deinit(&whole);
-        return;
-    }
-    if (!owned)
-        kvr_buffer_append(held, data, len);
-    else
-        kvr_buffer_consume(held, (size_t)(data - held->data));
-    exchange->state = KVR_EXCHANGE_HELD;
+    hold_or_commit(exchange, data, len, owned, now_ns);
 }
 
 void kvr_exchange_take_answer(void *user, char *data, size_t len)
@@ -302,16 +329,6 @@ void kvr_exchange_take_answer(void *user, char *data, size_t len)
     kvr_router_bytes(&exchange->ingress->router, now_ns, exchange->request);
     if (exchange->state == KVR_EXCHANGE_RELAYING) {
         relay_body(exchange, kvr_slice_make(NULL, 0), data, len, now_ns);
-        return;
-    }
-    if (exchange->state == KVR_EXCHANGE_HELD) {
-        struct kvr_http_head *head = &exchange->ingress->answer_head;
-        struct kvr_buffer held = exchange->answer;
-        exchange->answer = (struct kvr_buffer){0};
-        int rc = kvr_http_parse_response(held.data, held.len, head, NULL);
-        KVR_CHECK(rc == 0);
-        commit(exchange, head, data, len, now_ns);
-        kvr_buffer_deinit(&held);
         return;
     }
     take_head(exchange, data, len, now_ns);
