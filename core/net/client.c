@@ -259,7 +259,8 @@ static void leave(struct kvr_client *client)
     if (kvr_client_unsent(client) || client->stream.closing)
         return;
     /* FIN first: a close with unread bytes would reset what the client has not read yet. The sweep
-     * closes it if it never does. */
+     * closes it if it never does, some time from now. */
+    client->since_ns = kvr_loop_coarse(client->listener->loop);
     int fd;
     if (uv_fileno((uv_handle_t *)&client->stream.tcp, &fd) == 0)
         shutdown(fd, SHUT_WR);
@@ -322,6 +323,16 @@ void kvr_client_close(struct kvr_client *client)
 {
     kvr_list_remove(&client->link);
     kvr_stream_close(&client->stream);
+}
+
+void kvr_client_dismiss(struct kvr_client *client)
+{
+    if (kvr_client_unsent(client) == 0) {
+        kvr_client_close(client);
+        return;
+    }
+    kvr_client_enter(client, KVR_CLIENT_LEAVING);
+    leave(client);
 }
 
 void kvr_client_abort(struct kvr_client *client)

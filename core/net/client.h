@@ -120,5 +120,7 @@ static inline size_t kvr_client_unsent(const struct kvr_client *client)
 /* For the listener. */
 void kvr_client_accept(struct kvr_listener *listener);
 void kvr_client_close(struct kvr_client *client);
+/* Closes an idle one, once its last answer has gone out. */
+void kvr_client_dismiss(struct kvr_client *client);
 
 #endif

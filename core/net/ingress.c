@@ -64,7 +64,10 @@ void kvr_ingress_take_rows(struct kvr_ingress *ingress)
 
 uint32_t kvr_ingress_open(const struct kvr_ingress *ingress)
 {
-    return ingress->exchanges_count;
+    uint32_t open = ingress->exchanges_count;
+    for (uint32_t i = 0; i < ingress->listeners_count; i++)
+        open += kvr_listener_unfinished(&ingress->listeners[i]);
+    return open;
 }
 
 /* ---- what the background reports ---- */

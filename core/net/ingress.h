@@ -128,7 +128,7 @@ int kvr_ingress_add_replica(struct kvr_ingress *ingress,
 void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot);
 
 void kvr_ingress_drain(struct kvr_ingress *ingress);
-/* Streams still open. */
+/* Requests still open: on their way in, being served, or their answers on the way out. */
 uint32_t kvr_ingress_open(const struct kvr_ingress *ingress);
 void kvr_ingress_close(struct kvr_ingress *ingress, void *context,
                        void (*on_closed)(void *context));

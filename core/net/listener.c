@@ -10,7 +10,7 @@
 #include "log.h"
 
 #define SWEEP_MS  250
-#define LINGER_NS 2000000000u /* how long a leaving client may take to read its answer */
+#define LINGER_NS 2000000000u /* how long a client may stay after its last answer has gone out */
 
 static const struct kvr_listener_options default_options = {
     .connections_max = 16384,
@@ -55,7 +55,7 @@ static void take_idle_too_long(struct kvr_listener *listener, struct kvr_list *l
         if (now - client->since_ns < limit)
             return; /* the list is in order of age */
         listener->counters.timed_out++;
-        if (client->state == KVR_CLIENT_HEAD || client->state == KVR_CLIENT_LEAVING) {
+        if (client->state == KVR_CLIENT_HEAD) {
             kvr_client_close(client);
             continue;
         }
@@ -66,20 +66,42 @@ static void take_idle_too_long(struct kvr_listener *listener, struct kvr_list *l
     }
 }
 
-/* A reader that takes nothing holds our memory and an engine's slot: it is cut. */
+/* A reader that takes nothing holds our memory, and maybe an engine's slot. */
+static bool is_stalled(struct kvr_client *client, size_t unsent, uint64_t now)
+{
+    if (unsent == 0 || unsent != client->stalled) {
+        client->stalled = unsent;
+        client->since_ns = now;
+        return false;
+    }
+    return now - client->since_ns >= client->listener->options.write_stall_ns;
+}
+
 static void cut_stalled(struct kvr_listener *listener, uint64_t now)
 {
     KVR_LIST_FOREACH (link, &listener->answering) {
         struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        if (!is_stalled(client, kvr_client_unsent(client), now))
+            continue;
+        listener->counters.timed_out++;
+        listener->handler.on_gone(listener->handler.context, client);
+        kvr_client_abort(client);
+    }
+}
+
+/* A slow reader gets all of its last answer; then the connection may stay only a little. */
+static void see_off(struct kvr_listener *listener, uint64_t now)
+{
+    KVR_LIST_FOREACH (link, &listener->leaving) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
         size_t unsent = kvr_client_unsent(client);
-        if (unsent == 0 || unsent != client->stalled) {
-            client->stalled = unsent;
-            client->since_ns = now;
-        } else if (now - client->since_ns >= listener->options.write_stall_ns) {
-            listener->counters.timed_out++;
-            listener->handler.on_gone(listener->handler.context, client);
+        if (unsent ? !is_stalled(client, unsent, now) : now - client->since_ns < LINGER_NS)
+            continue;
+        listener->counters.timed_out++;
+        if (unsent)
             kvr_client_abort(client);
-        }
+        else
+            kvr_client_close(client);
     }
 }
 
@@ -89,8 +111,8 @@ static void on_sweep(uv_timer_t *timer)
     uint64_t now = kvr_loop_now();
     take_idle_too_long(listener, &listener->idle, listener->options.idle_ns, now);
     take_idle_too_long(listener, &listener->receiving, listener->options.request_ns, now);
-    take_idle_too_long(listener, &listener->leaving, LINGER_NS, now);
     cut_stalled(listener, now);
+    see_off(listener, now);
 }
 
 static void on_connection(uv_stream_t *server, int status)
@@ -175,7 +197,17 @@ void kvr_listener_stop(struct kvr_listener *listener)
         uv_close((uv_handle_t *)&listener->tcp, NULL);
     }
     KVR_LIST_FOREACH (link, &listener->idle)
-        kvr_client_close(KVR_LIST_ENTRY(link, struct kvr_client, link));
+        kvr_client_dismiss(KVR_LIST_ENTRY(link, struct kvr_client, link));
+}
+
+uint32_t kvr_listener_unfinished(const struct kvr_listener *listener)
+{
+    uint32_t count = 0;
+    KVR_LIST_FOREACH (link, &listener->receiving)
+        count++;
+    KVR_LIST_FOREACH (link, &listener->leaving)
+        count += kvr_client_unsent(KVR_LIST_ENTRY(link, struct kvr_client, link)) > 0;
+    return count;
 }
 
 void kvr_listener_close(struct kvr_listener *listener)
@@ -183,6 +215,12 @@ void kvr_listener_close(struct kvr_listener *listener)
     kvr_listener_stop(listener);
     if (!uv_is_closing((uv_handle_t *)&listener->sweep))
         uv_close((uv_handle_t *)&listener->sweep, NULL);
+    KVR_LIST_FOREACH (link, &listener->leaving) {
+        /* The kernel goes on sending what it has; a reset would take that back. */
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        if (kvr_client_unsent(client) == 0)
+            kvr_client_close(client);
+    }
     struct kvr_list *lists[] = {&listener->receiving, &listener->answering, &listener->leaving};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         KVR_LIST_FOREACH (link, lists[i])

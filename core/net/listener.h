@@ -52,6 +52,9 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
                        const struct kvr_listener_options *options, struct kvr_error *error);
 /* Stops accepting and closes idle clients; the others close after their answer. */
 void kvr_listener_stop(struct kvr_listener *listener);
+/* Clients whose request is still coming, or whose last answer is still going out, those with the
+ * handler not counted. */
+uint32_t kvr_listener_unfinished(const struct kvr_listener *listener);
 /* Closes everything now. The loop must run until kvr_listener_closed. */
 void kvr_listener_close(struct kvr_listener *listener);
 bool kvr_listener_closed(const struct kvr_listener *listener);
