@@ -262,12 +262,16 @@ static void hash_prompt(struct kvr_api_scan *scan)
     request->canonical[0] = responses ? scan->system : scan->tools;
     request->canonical[1] = responses ? scan->tools : scan->system;
     request->canonical[2] = scan->body;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 2; i++)
         kvr_prompt_add(prompt, request->canonical[i].data, request->canonical[i].len);
+    size_t opening = scan->opening ? (size_t)(scan->opening - scan->body.data) : 0;
+    kvr_prompt_add(prompt, scan->body.data, opening);
+    if (opening) {
+        request->opening_bytes = (size_t)prompt->bytes;
+        request->opening = kvr_prompt_so_far(prompt);
+    }
+    kvr_prompt_add(prompt, scan->body.data + opening, scan->body.len - opening);
     request->prompt_bytes = prompt->bytes - scan->media_bytes;
-    if (scan->opening)
-        request->opening_bytes =
-            scan->tools.len + scan->system.len + (size_t)(scan->opening - scan->body.data);
     if (request->identities[KVR_IDENTITY_PREVIOUS_RESPONSE_ID])
         request->turn = 0; /* the turns before this one are on a replica, not here */
 }

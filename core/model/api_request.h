@@ -99,6 +99,7 @@ struct kvr_api_request {
     uint64_t other_tokens; /* token ids of the other prompts of a batch */
     struct kvr_slice canonical[3]; /* the canonical prompt, in the order it was hashed */
     size_t opening_bytes; /* leading bytes of it, up to the end of the first user message; 0 none */
+    uint64_t opening;     /* their hash, by way of the chain; 0 none */
 };
 
 /* Reads a body, complete and not compressed, and leaves its chain in `prompt`. Returns 0, or

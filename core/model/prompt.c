@@ -81,6 +81,13 @@ void kvr_prompt_begin(struct kvr_prompt *prompt, uint64_t seed)
     prompt->tail.rest_bytes = 0;
 }
 
+uint64_t kvr_prompt_so_far(const struct kvr_prompt *prompt)
+{
+    const struct kvr_prompt_tail *tail = &prompt->tail;
+    uint64_t hash = XXH3_64bits_withSeed(tail->rest, tail->rest_bytes, tail->hash);
+    return hash ? hash : 1;
+}
+
 void kvr_prompt_resume(struct kvr_prompt *prompt, const struct kvr_prompt_tail *tail)
 {
     KVR_CHECK(tail->rest_bytes < KVR_PROMPT_WIDE_BYTES);

@@ -72,6 +72,9 @@ void kvr_prompt_add(struct kvr_prompt *prompt, const void *data, size_t len);
 /* A piece without text: `bytes` bytes that are a function of `id` and of nothing else. */
 void kvr_prompt_add_piece(struct kvr_prompt *prompt, uint64_t id, uint64_t bytes);
 
+/* Hash of all that has been added: of the blocks, and of the open one. Never 0. */
+uint64_t kvr_prompt_so_far(const struct kvr_prompt *prompt);
+
 /* Goes on from a saved tail: the chain then holds only the blocks completed from there on, the
  * first of them with index `first_block`. */
 void kvr_prompt_resume(struct kvr_prompt *prompt, const struct kvr_prompt_tail *tail);

@@ -83,23 +83,6 @@ static uint64_t configured_identity(struct kvr_slice name, const struct kvr_head
     return identity ? identity : in_body;
 }
 
-/* What all turns of a conversation start with; 0 without a user's message. */
-static uint64_t fingerprint(const struct kvr_api_request *request)
-{
-    size_t left = request->opening_bytes;
-    uint64_t hash = 0;
-    if (left == 0)
-        return 0;
-    for (size_t i = 0; i < 3 && left; i++) {
-        struct kvr_slice part = request->canonical[i];
-        part.len = part.len < left ? part.len : left;
-        hash = kvr_prompt_hash(part, hash);
-        left -= part.len;
-    }
-    KVR_CHECK(left == 0);
-    return hash ? hash : 1;
-}
-
 /* Within the request's model, LoRA and salt. */
 static uint64_t scoped(uint64_t identity, const struct kvr_api_request *request)
 {
@@ -139,7 +122,7 @@ struct kvr_session kvr_session_derive(const struct kvr_session_options *options,
          source++) {
         uint64_t identity = identities[source];
         if (source == KVR_SESSION_FINGERPRINT)
-            identity = fingerprint(request);
+            identity = request->opening;
         if (identity) {
             session.key = scoped(identity, request);
             session.source = source;
