@@ -11,6 +11,8 @@ local M = {}
 local Connection = {}
 Connection.__index = Connection
 
+M.BACKLOG = 128 -- connections that wait to be accepted
+
 local READ_BYTES = 65536
 local open = {} -- all that are open, for close_all
 
@@ -63,6 +65,16 @@ function M.connect(address, receive_buffer)
   return new(fd)
 end
 
+---Begins to connect, and does not care whether that ends.
+function M.begin(address)
+  local fd = assert(socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0))
+  M.prepare(fd)
+  socket.connect(fd, M.parse(address))
+  local self = setmetatable({ fd = fd, out = {} }, Connection)
+  open[self] = true
+  return self
+end
+
 -- Below the ports that the kernel gives to clients, so that a listener can stop and come back on
 -- its own. (posix's getsockname cannot be asked which port the kernel chose: the length it passes
 -- is not set.)
@@ -83,7 +95,7 @@ function M.listen(port)
     end
     ok, why = socket.bind(fd, { family = socket.AF_INET, addr = "127.0.0.1", port = wanted })
     if ok then
-      assert(socket.listen(fd, 128))
+      assert(socket.listen(fd, M.BACKLOG))
       M.prepare(fd)
       return fd, wanted
     end

@@ -15,8 +15,8 @@ function M.connect(address, receive_buffer)
   local self = setmetatable({ address = address, early = "" }, Client)
   self.connection = assert(connection.connect(address, receive_buffer))
   self.connection.on_bytes = function(bytes) self:take(bytes) end
-  self.connection.on_end = function()
-    if self.reading and self.reading.headers then self.reading:close() end
+  self.connection.on_end = function(how)
+    if how == "fin" and self.reading and self.reading.headers then self.reading:close() end
   end
   return self
 end
@@ -65,7 +65,7 @@ function Client:expect(method)
   local early = (self.reading and self.reading.pending or "") .. self.early
   self.reading, self.early = answer, ""
   if early ~= "" then self:take(early) end
-  if self.connection.ended and answer.headers then answer:close() end
+  if self.connection.ended == "fin" and answer.headers then answer:close() end
   return answer
 end
 

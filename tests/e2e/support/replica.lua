@@ -215,6 +215,20 @@ function Replica:refuse()
   self.listening = nil
 end
 
+---Closes all its connections.
+function Replica:hang_up()
+  for _, conn in ipairs(self.connections) do conn:close() end
+end
+
+---Accepts no connection any more, and fills the queue of those that wait, so that connecting takes
+---for ever.
+function Replica:clog()
+  loop.forget(self.listening)
+  for _ = 1, 2 * connection.BACKLOG do
+    self.connections[#self.connections + 1] = connection.begin(self.name)
+  end
+end
+
 ---Waits for the next request that no test has taken yet.
 function Replica:take(seconds)
   loop.wait(function()
@@ -223,6 +237,25 @@ function Replica:take(seconds)
   end, seconds, "a request at " .. self.name)
   self.taken = self.taken + 1
   return self.exchanges[self.taken]
+end
+
+---Waits for the next request at any of them.
+function M.take_any(replicas, seconds)
+  local found
+  loop.wait(function()
+    for _, each in ipairs(replicas) do
+      if each.exchanges[each.taken + 1] then found = each end
+    end
+    return found
+  end, seconds, "a request at any replica")
+  return found:take()
+end
+
+---Requests so far at all of them.
+function M.count_all(replicas)
+  local count = 0
+  for _, each in ipairs(replicas) do count = count + each:count() end
+  return count
 end
 
 ---Requests so far, its own pages not counted.
