@@ -45,34 +45,67 @@ static void note_reply(struct kvr_usage_reader *reader, const char *text, const 
         reader->reply_spoiled = true;
 }
 
-/* Whether the key at this quote is `usage`, with an object behind it: often it is null. */
-static bool is_usage(const char *at, const char *end)
+/* Whether the key at this quote is `usage`, with an object behind it: often it is null. Returns the
+ * object, or NULL. */
+static const char *usage_object(const char *at, const char *end)
 {
     static const char mark[] = "\"usage\":";
     const size_t len = sizeof mark - 1;
     if ((size_t)(end - at) <= len || memcmp(at, mark, len) != 0)
-        return false;
+        return NULL;
     at += len;
-    return *at == '{' || (*at == ' ' && end - at > 1 && at[1] == '{');
+    if (*at == ' ' && end - at > 1)
+        at++;
+    return *at == '{' ? at : NULL;
+}
+
+/* What a glance over a JSON text finds. */
+struct glance {
+    const char *usage; /* the last usage object; NULL none */
+    bool odd; /* something that only a real reading understands: an error, an abort, timings */
+};
+
+static void glance_at(struct glance *glance, const char *start, const char *at, const char *end)
+{
+    static const char *const words[] = {"\"error\"", "\"abort\"", "\"timings\""};
+    if (at > start && at[-1] == '\\')
+        return; /* inside a string */
+    const char *usage = usage_object(at, end);
+    if (usage)
+        glance->usage = usage;
+    for (size_t i = 0; !usage && i < sizeof words / sizeof *words; i++) {
+        size_t len = strlen(words[i]);
+        glance->odd |= (size_t)(end - at) >= len && memcmp(at, words[i], len) == 0;
+    }
+}
+
+/* Looks at quotes that begin with one of the letters of interest, and at nothing else. */
+static struct glance glance_over(const char *start, const char *end)
+{
+    struct glance glance = {NULL, false};
+    const char *at = start;
+#ifdef __SSE2__
+    const __m128i quotes = _mm_set1_epi8('"'), u = _mm_set1_epi8('u'), e = _mm_set1_epi8('e');
+    const __m128i a = _mm_set1_epi8('a'), t = _mm_set1_epi8('t');
+    for (; end - at >= 17; at += 16) {
+        __m128i first = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(at + 1));
+        __m128i letters =
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(second, u), _mm_cmpeq_epi8(second, e)),
+                         _mm_or_si128(_mm_cmpeq_epi8(second, a), _mm_cmpeq_epi8(second, t)));
+        __m128i hits = _mm_and_si128(_mm_cmpeq_epi8(first, quotes), letters);
+        for (unsigned mask = (unsigned)_mm_movemask_epi8(hits); mask; mask &= mask - 1)
+            glance_at(&glance, start, at + __builtin_ctz(mask), end);
+    }
+#endif
+    for (; at < end && (at = memchr(at, '"', (size_t)(end - at))); at++)
+        glance_at(&glance, start, at, end);
+    return glance;
 }
 
 static bool mentions_usage(const char *at, const char *end)
 {
-#ifdef __SSE2__
-    const __m128i quotes = _mm_set1_epi8('"'), us = _mm_set1_epi8('u');
-    for (; end - at >= 17; at += 16) {
-        __m128i first = _mm_loadu_si128((const __m128i *)(const void *)at);
-        __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(at + 1));
-        __m128i hits = _mm_and_si128(_mm_cmpeq_epi8(first, quotes), _mm_cmpeq_epi8(second, us));
-        for (unsigned mask = (unsigned)_mm_movemask_epi8(hits); mask; mask &= mask - 1)
-            if (is_usage(at + __builtin_ctz(mask), end))
-                return true;
-    }
-#endif
-    for (; at < end && (at = memchr(at, '"', (size_t)(end - at))); at++)
-        if (is_usage(at, end))
-            return true;
-    return false;
+    return glance_over(at, end).usage != NULL;
 }
 
 /* Whether an event has content where the last one had it: the same key there, and a string behind
@@ -233,6 +266,24 @@ void kvr_usage_reader_feed(struct kvr_usage_reader *reader, const char *data, si
     }
 }
 
+/* A whole answer that is as plain as most are: one with counts and nothing odd. */
+static bool take_plain_body(struct kvr_usage_reader *reader, struct kvr_slice body)
+{
+    const char *end = body.data + body.len;
+    struct glance glance = glance_over(body.data, end);
+    if (reader->reply || glance.odd || !glance.usage || body.data[0] != '{')
+        return false;
+    struct kvr_json_reader json;
+    struct kvr_token_usage usage = {-1, -1, -1};
+    bool aborted = false;
+    kvr_json_reader_init(&json, kvr_slice_make(glance.usage, (size_t)(end - glance.usage)));
+    kvr_usage_take(&json, &usage, &aborted);
+    if (json.code != KVR_OK || usage.completion_tokens <= 0)
+        return false; /* without output it may be an embedding, or something else again */
+    kvr_usage_merge(&reader->usage, &usage);
+    return true;
+}
+
 void kvr_usage_reader_finish(struct kvr_usage_reader *reader, uint64_t now_ns)
 {
     struct kvr_slice kept = kvr_buffer_slice(&reader->kept);
@@ -241,9 +292,10 @@ void kvr_usage_reader_finish(struct kvr_usage_reader *reader, uint64_t now_ns)
         take_cut_line(reader, now_ns);
     else if (kept.len && reader->format == KVR_USAGE_BODY && kept.data[0] == '[')
         kvr_usage_read_tail(&reader->usage, kept); /* a batch: the last one's counts */
-    else if (kept.len && reader->format == KVR_USAGE_BODY)
-        take_event(reader, kept, false, now_ns);
-    else if (kept.len)
+    else if (kept.len && reader->format == KVR_USAGE_BODY) {
+        if (!take_plain_body(reader, kept))
+            take_event(reader, kept, false, now_ns);
+    } else if (kept.len)
         take_line(reader, kept.data, kept.len, now_ns);
     if (reader->format == KVR_USAGE_STREAM)
         reader->malformed = malformed; /* a last line cut short is the connection's fault */
