@@ -39,9 +39,8 @@ void kvr_decide_reject(struct kvr_router *router, uint64_t now_ns, struct kvr_re
                                              .rejection = rejection});
 }
 
-/* Nothing may be picked: why, in the order in which an operator would look. */
-static enum kvr_rejection why_none(const struct kvr_router *router,
-                                   const struct kvr_request_record *record)
+enum kvr_rejection kvr_decide_why_none(const struct kvr_router *router,
+                                       const struct kvr_request_record *record)
 {
     const struct kvr_model *model = record->model;
     bool draining = false;
@@ -209,7 +208,7 @@ void kvr_decide(struct kvr_router *router, uint64_t now_ns, struct kvr_request_r
     kvr_decide_view(router, now_ns, record, chain, needs);
     note_candidates(record, &router->picture.view);
     if (router->picture.view.available == 0) {
-        enum kvr_rejection why = why_none(router, record);
+        enum kvr_rejection why = kvr_decide_why_none(router, record);
         if (why == KVR_REJECT_AT_CAPACITY)
             wait_or_reject(router, now_ns, request, chain, why);
         else

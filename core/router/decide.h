@@ -15,6 +15,11 @@ void kvr_decide_waiting(struct kvr_router *router);
 void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *record,
                          const struct kvr_submission *submission);
 
+/* A session is always on the same side; without one it is the number of the request. */
+bool kvr_decide_is_canary(const struct kvr_router *router, uint64_t session, uint64_t sequence);
+/* With no row available: why, in the order in which an operator would look. */
+enum kvr_rejection kvr_decide_why_none(const struct kvr_router *router,
+                                       const struct kvr_request_record *record);
 /* That replica has failed this request already. */
 bool kvr_decide_is_excluded(const struct kvr_request_record *record, uint32_t replica);
 /* Queues a refusal. */

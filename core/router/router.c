@@ -96,12 +96,11 @@ static void copy_text(char *to, size_t room, struct kvr_slice from)
     to[len] = '\0';
 }
 
-/* A session is always on the same side, whatever the share's neighbours do. */
-static bool is_canary(const struct kvr_router *router, const struct kvr_submission *submission)
+bool kvr_decide_is_canary(const struct kvr_router *router, uint64_t session, uint64_t sequence)
 {
     if (!(router->options.canary_share > 0) || !kvr_slot_info(router->slots[KVR_ROLE_CANARY]))
         return false;
-    uint64_t key = submission->session ? submission->session : router->sequence;
+    uint64_t key = session ? session : sequence;
     return (double)(kvr_mix64(key ^ 0x63616e617279) >> 11) * 0x1.0p-53 <
            router->options.canary_share;
 }
@@ -167,7 +166,8 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
     router->sequence++;
     struct kvr_request_record *record = kvr_request_at(&router->requests, ref);
     kvr_decide_describe(router, record, submission);
-    record->canary = submission->routed && is_canary(router, submission);
+    record->canary =
+        submission->routed && kvr_decide_is_canary(router, submission->session, router->sequence);
     router->metrics.canary += record->canary;
     kvr_decide(router, now_ns, ref, submission->chain);
     return ref;
