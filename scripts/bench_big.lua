@@ -1,5 +1,5 @@
--- Prompts of 220 KB with prefix_affinity in force: requests a second on one core, and the first-byte
--- time added at half that rate, against the backend alone. Best of three quiet windows.
+-- Prompts of 220 KB with prefix_affinity in force: requests a second on one core, and the
+-- first-byte time added at half that rate, against the backend alone. Best of three quiet windows.
 package.path = "scripts/?.lua;" .. package.path
 local cjson = require("cjson")
 local bench = require("kvroute.bench")

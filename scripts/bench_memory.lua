@@ -1,5 +1,5 @@
--- Memory: idle, with 10,000 idle keep-alive connections, and with 4,000 concurrent streams beside them;
--- whether any event was lost; and how long a cold start takes. Beliefs of the streams' prompts are in.
+-- Memory: idle, with 10,000 idle keep-alive connections, and with 4,000 concurrent streams beside
+-- them; whether any event was lost; and how long a cold start takes. The streams' beliefs are in.
 package.path = "scripts/?.lua;" .. package.path
 local cjson = require("cjson")
 local bench = require("kvroute.bench")
@@ -14,8 +14,8 @@ local function cold_start(ports)
   for _ = 1, 5 do
     local port, admin = bench.free_port(), bench.free_port()
     local began = bench.now()
-    local pid = bench.start(0, { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:" .. port, "-s",
-      "admin.listen=127.0.0.1:" .. admin, "-r", "http://127.0.0.1:" .. ports[1] })
+    local pid = bench.start(0, { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:" .. port,
+      "-s", "admin.listen=127.0.0.1:" .. admin, "-r", "http://127.0.0.1:" .. ports[1] })
     while not bench.get(port, "/healthz") do bench.sleep(0.0005) end
     best = math.min(best, bench.now() - began)
     bench.stop(pid)
@@ -31,8 +31,8 @@ bench.run(function()
   local idle_rss = bench.rss_mb(pid)
   bench.figure("memory", "rss_idle_mb", idle_rss, "MB")
 
-  local hold = bench.start(1, { bench.build .. "/bench_hold", tostring(port), "--idle", tostring(IDLE),
-    "--streams", tostring(STREAMS), "--events", tostring(EVENTS) })
+  local hold = bench.start(1, { bench.build .. "/bench_hold", tostring(port), "--idle",
+    tostring(IDLE), "--streams", tostring(STREAMS), "--events", tostring(EVENTS) })
   local function await(line)
     for _ = 1, 2400 do
       if bench.output(hold):find(line, 1, true) then return end

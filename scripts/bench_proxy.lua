@@ -1,10 +1,10 @@
 -- kvroute against nginx and HAProxy: requests a second that one core carries, and CPU a request.
 --
--- The proxy has core 0; wrk (64 connections) and a backend that costs little have core 1. Proxies take
--- turns; a turn is one run of wrk with three windows in it; a window in which others used more than
--- 10 % of the machine does not count. Ratios are of medians over the windows that do. kvroute has
--- prefix_affinity in force and writes rows; HAProxy has http-no-delay.
-package.path = "scripts/?.lua;" .. package.path
+-- The proxy has core 0; wrk (64 connections) and a backend that costs little have core 1. Proxies
+-- take turns; a turn is one run of wrk with three windows in it; a window in which others used more
+-- take turns; a turn is one run of wrk with three windows in it; a window in which others used
+-- more than 10 % of the machine does not count. Ratios are of medians over the windows that do.
+-- kvroute has prefix_affinity in force and writes rows; HAProxy has http-no-delay.
 local bench = require("kvroute.bench")
 local peers = require("kvroute.peers")
 
@@ -55,14 +55,16 @@ bench.run(function()
     local proxies = measure(size.bytes)
     local ours = proxies[1]
     for _, proxy in ipairs(proxies) do
-      bench.figure("proxy", "requests_per_s_" .. proxy.name .. size.tag, bench.median(proxy.rates), "1/s")
-      bench.figure("proxy", "cpu_us_" .. proxy.name .. size.tag, bench.median(proxy.costs), "us")
-      bench.figure("proxy", "windows_" .. proxy.name .. size.tag, #proxy.rates, "1")
+      local name = proxy.name .. size.tag
+      proxy.rate, proxy.cost = bench.median(proxy.rates), bench.median(proxy.costs)
+      bench.figure("proxy", "requests_per_s_" .. name, proxy.rate, "1/s")
+      bench.figure("proxy", "cpu_us_" .. name, proxy.cost, "us")
+      bench.figure("proxy", "windows_" .. name, #proxy.rates, "1")
     end
     for i = 2, 3 do
       local name = proxies[i].name .. size.tag
-      bench.figure("proxy", "ratio_" .. name, bench.median(ours.rates) / bench.median(proxies[i].rates), "1")
-      bench.figure("proxy", "cpu_ratio_" .. name, bench.median(ours.costs) / bench.median(proxies[i].costs), "1")
+      bench.figure("proxy", "ratio_" .. name, ours.rate / proxies[i].rate, "1")
+      bench.figure("proxy", "cpu_ratio_" .. name, ours.cost / proxies[i].cost, "1")
     end
   end
 end)

@@ -1,6 +1,7 @@
--- Event streams of 64 events: CPU an event at 20,000 events a second, and events a second when nothing
--- holds them back, against nginx (buffering off) and HAProxy (http-no-delay). The proxy has core 0;
--- wrk and the backend, which writes each event by itself, have core 1. Windows as in bench_proxy.lua.
+-- Event streams of 64 events: CPU an event at 20,000 events a second, and events a second when
+-- nothing holds them back, against nginx (buffering off) and HAProxy (http-no-delay). The proxy has
+-- core 0; wrk and the backend, which writes each event by itself, have core 1. Windows as in
+-- bench_proxy.lua.
 package.path = "scripts/?.lua;" .. package.path
 local bench = require("kvroute.bench")
 local peers = require("kvroute.peers")
@@ -38,7 +39,7 @@ local function measure(arguments, connections)
     bench.finish(wrk)
   end
 
-  local tries, least = 0, 0
+  local tries, least = 0
   repeat
     for _, proxy in ipairs(proxies) do turn(proxy) end
     tries = tries + 1
@@ -53,7 +54,8 @@ end
 local function report(proxies, tag)
   for _, proxy in ipairs(proxies) do
     bench.figure("stream", "events_per_s_" .. proxy.name .. tag, bench.median(proxy.rates), "1/s")
-    bench.figure("stream", "cpu_us_per_event_" .. proxy.name .. tag, bench.median(proxy.costs), "us")
+    bench.figure("stream", "cpu_us_per_event_" .. proxy.name .. tag, bench.median(proxy.costs),
+      "us")
   end
 end
 

@@ -212,13 +212,15 @@ function M.wrk_script(bytes, bodies, stream)
       model = "bench", max_tokens = 64, stream = stream or nil,
       messages = { { role = "user", content = M.text(bytes - 120, i) } },
     })
-    lines[#lines + 1] = ("requests[%d] = wrk.format('POST', '/v1/chat/completions', %s, %q)"):format(i,
-      "{['Content-Type']='application/json'}", body)
+    local headers = "{['Content-Type']='application/json'}"
+    lines[#lines + 1] = ("requests[%d] = wrk.format('POST', '/v1/chat/completions', %s, %q)")
+      :format(i, headers, body)
   end
   lines[#lines + 1] = "local n = 0"
   lines[#lines + 1] = ("request = function() n = n %% %d + 1 return requests[n] end"):format(bodies)
   -- wrk makes its own headers known only after the script has run: format late.
-  local text = table.concat(lines, "\n"):gsub("^local requests = {}", "local requests = {}\ninit = function()", 1)
+  local text = table.concat(lines, "\n")
+    :gsub("^local requests = {}", "local requests = {}\ninit = function()", 1)
   text = text:gsub("\nlocal n = 0", "\nend\nlocal n = 0", 1)
   return M.write(("wrk_%d_%s.lua"):format(bytes, stream and "sse" or "json"), text)
 end

@@ -15,7 +15,8 @@ function M.kvroute(core, ports, settings)
   local port, admin = bench.free_port(), bench.free_port()
   local argv = { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:" .. port, "-s",
     "admin.listen=127.0.0.1:" .. admin, "-s", "log_level=warn", "-s",
-    "rows.path=" .. bench.work .. "/rows." .. port, "-s", "rows.max_bytes=67108864", "-s", "rows.keep=1" }
+    "rows.path=" .. bench.work .. "/rows." .. port, "-s", "rows.max_bytes=67108864",
+    "-s", "rows.keep=1" }
   for _, setting in ipairs(settings or {}) do
     argv[#argv + 1] = "-s"
     argv[#argv + 1] = setting

@@ -10,7 +10,8 @@ local messages = { {
 for turn = 1, turns do
   messages[#messages + 1] = {
     role = "user",
-    content = ("Question %d: which dock takes parcels of %d kilograms? "):format(turn, turn * 3):rep(4),
+    content = ("Question %d: which dock takes parcels of %d kilograms? ")
+      :format(turn, turn * 3):rep(4),
   }
   if turn < turns then
     messages[#messages + 1] = { role = "assistant", content = ("Dock %d takes them."):format(turn) }

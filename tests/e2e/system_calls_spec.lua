@@ -1,5 +1,5 @@
--- What a proxied request costs in system calls of the loop's thread: two reads and two writes, and the
--- polls and timers of many requests together. The count does not move with the machine's load.
+-- What a proxied request costs in system calls of the loop's thread: two reads and two writes, and
+-- the polls and timers of many requests together. The count does not move with the machine's load.
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
@@ -16,7 +16,8 @@ local function free_port()
 end
 
 local function run(argv, folder, name)
-  return process.start(argv, { out = folder .. "/" .. name .. ".out", err = folder .. "/" .. name .. ".err" })
+  local path = folder .. "/" .. name
+  return process.start(argv, { out = path .. ".out", err = path .. ".err" })
 end
 
 ---calls by name, from the table that `strace -c` prints
@@ -50,12 +51,14 @@ describe("a proxied request at 64 connections", function()
     Fleet.write(folder .. "/chat.lua", [[
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
-wrk.body = '{"model":"bench","messages":[{"role":"user","content":"' .. ("parcel depot "):rep(150) .. '"}]}'
+wrk.body = '{"model":"bench","messages":[{"role":"user","content":"'
+  .. ("parcel depot "):rep(150) .. '"}]}'
 ]])
-    local load = run({ "wrk", "-t1", "-c64", "-d3s", "-s", folder .. "/chat.lua", "http://" .. fleet.address .. "/v1/chat/completions" }, folder, "wrk")
+    local load = run({ "wrk", "-t1", "-c64", "-d3s", "-s", folder .. "/chat.lua",
+      "http://" .. fleet.address .. "/v1/chat/completions" }, folder, "wrk")
     loop.sleep(0.7)
-    local trace = run({ "strace", "-c", "-o", folder .. "/counts", "-p", tostring(fleet.router.pid) },
-      folder, "strace")
+    local trace = run({ "strace", "-c", "-o", folder .. "/counts", "-p",
+      tostring(fleet.router.pid) }, folder, "strace")
     loop.sleep(1.5)
     trace:signal(2)
     trace:wait(5)
