@@ -12,8 +12,9 @@
 #define JSON_TYPE       "application/json"
 #define CONNECTIONS_MAX 128
 #define HEADERS_MAX     (16u << 10)
-#define BODY_MAX        (64u << 10)
-#define BODIES_MAX      (4u << 20)
+#define BODY_MAX        (64u << 10) /* where it does not hold a client's */
+#define BODIES_MAX      (4u << 20)  /* beside one of those */
+#define CLIENT_BODY_MAX (32u << 20) /* unless limits.body_bytes says otherwise */
 
 /* ---- answers ---- */
 
@@ -137,6 +138,7 @@ static void serve_paths(struct kvr_admin_call *call);
      KVR_FIELD_ANY_MODEL | KVR_FIELD_MODELS)
 #define NAME_AND_PARAMS (KVR_FIELD_NAME | KVR_FIELD_PARAMS)
 #define ROLE_AND_PARAMS (KVR_FIELD_ROLE | KVR_FIELD_PARAMS)
+#define REQUEST_FIELDS  (KVR_FIELD_PATH | KVR_FIELD_HEADERS | KVR_FIELD_BODY)
 
 static const struct route routes[] = {
     {"GET", "/metrics", kvr_admin_metrics, 0, 0},
@@ -155,6 +157,9 @@ static const struct route routes[] = {
     {"POST", "/admin/canary", kvr_admin_canary, NAME_AND_PARAMS | KVR_FIELD_SHARE, 0},
     {"POST", "/admin/params", kvr_admin_params, ROLE_AND_PARAMS, ROLE_AND_PARAMS},
     {"POST", "/admin/reload", kvr_admin_reload, 0, 0},
+    {"GET", "/admin/shadow", kvr_admin_shadow, 0, 0},
+    {"POST", "/admin/shadow", kvr_admin_set_shadow, KVR_FIELD_SHADOWS, KVR_FIELD_SHADOWS},
+    {"POST", "/admin/explain", kvr_admin_explain, REQUEST_FIELDS, KVR_FIELD_BODY},
     {"POST", "/admin/log", kvr_admin_log, KVR_FIELD_LEVEL, KVR_FIELD_LEVEL},
     {"GET", "/admin/index", kvr_admin_index, 0, 0},
     {"GET", "/admin/requests", kvr_admin_requests, 0, 0},
@@ -234,6 +239,10 @@ static void on_request(void *context, struct kvr_client *client, const struct kv
                                   .client = client,
                                   .body = &body,
                                   .now_ns = kvr_loop_now()};
+    if (request->body.len > BODY_MAX && !(route->allowed & KVR_FIELD_BODY)) {
+        kvr_admin_refuse(&call, 413, "body_too_large", NULL, "the body is over %u bytes", BODY_MAX);
+        return;
+    }
     struct kvr_error error = {0};
     const char *field;
     struct kvr_slice json =
@@ -279,10 +288,12 @@ int kvr_admin_start(struct kvr_admin *admin, struct kvr_loop *loop, struct kvr_i
     memset(admin, 0, sizeof *admin);
     admin->ingress = ingress;
     struct kvr_handler handler = {.context = admin, .on_request = on_request, .on_gone = on_gone};
+    size_t client_body = ingress->options.listener.body_bytes_max;
+    client_body = client_body ? client_body : CLIENT_BODY_MAX;
     struct kvr_listener_options limits = {.connections_max = CONNECTIONS_MAX,
                                           .header_bytes_max = HEADERS_MAX,
-                                          .body_bytes_max = BODY_MAX,
-                                          .bodies_total_max = BODIES_MAX};
+                                          .body_bytes_max = client_body + BODY_MAX,
+                                          .bodies_total_max = client_body + BODIES_MAX};
     rc = kvr_listener_start(&admin->listener, loop, listen, &handler, &limits, error);
     if (rc)
         return rc;

@@ -16,6 +16,11 @@
  *   POST /admin/spill              {"name", "params"}; an empty name: the policy's default
  *   POST /admin/canary             {"name", "share", "params"}; an empty name: none
  *   POST /admin/params             {"role", "params"}: of what is in force
+ *   GET  /admin/shadow             what shadows would have done, against what was done
+ *   POST /admin/shadow             {"shadows": ["NAME" or {"name", "params"}, ...]}: all of them;
+ *                                   an empty list: none
+ *   POST /admin/explain            {"path", "headers", "body"} of a request: what would happen to
+ *                                   it, and why; nothing is sent. Only body is needed
  *   POST /admin/reload             reads all scripts again
  *   POST /admin/log                {"level"}: error, warn, info, debug
  *   GET  /admin/index              the prefix index

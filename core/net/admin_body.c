@@ -9,7 +9,7 @@
 
 #define SHOWN_MAX 80 /* bytes of a value that a message repeats */
 
-enum kind { TEXT, SECRET, NUMBER, INTEGER, BOOLEAN, TEXTS, PARAMS };
+enum kind { TEXT, SECRET, NUMBER, INTEGER, BOOLEAN, TEXTS, PARAMS, SHADOWS, HEADERS, RAW };
 
 struct field {
     const char *name;
@@ -35,6 +35,10 @@ static const struct field fields[] = {
     {"any_model", KVR_FIELD_ANY_MODEL, BOOLEAN, AT(any_model), 0, 0},
     {"models", KVR_FIELD_MODELS, TEXTS, AT(models), 0, 0},
     {"params", KVR_FIELD_PARAMS, PARAMS, AT(params), 0, 0},
+    {"shadows", KVR_FIELD_SHADOWS, SHADOWS, AT(shadows), 0, 0},
+    {"path", KVR_FIELD_PATH, TEXT, AT(path), 0, 0},
+    {"headers", KVR_FIELD_HEADERS, HEADERS, AT(headers), 0, 0},
+    {"body", KVR_FIELD_BODY, RAW, AT(body), 0, 0},
 };
 
 /* A reading under way. */
@@ -132,23 +136,84 @@ static bool read_param_value(struct reading *reading, struct kvr_slice *value)
     }
 }
 
-static int read_params(struct reading *reading, const struct field *field)
+/* Decodes a key to where strings go. */
+static struct kvr_slice take_key(struct reading *reading, const struct kvr_json_span *key)
 {
-    struct kvr_admin_body *body = reading->body;
+    char *from = reading->out;
+    reading->out += kvr_json_string_unescape(key->raw, reading->out);
+    return kvr_slice_make(from, (size_t)(reading->out - from));
+}
+
+static int read_params(struct reading *reading, const struct field *field,
+                       struct kvr_script_param *params, uint32_t *count)
+{
     if (!kvr_json_enter_object(&reading->json))
         return refuse_value(reading, field, "an object");
     struct kvr_json_span key;
     while (kvr_json_next_key(&reading->json, &key)) {
         struct kvr_script_param param;
-        param.key.data = reading->out;
-        reading->out += kvr_json_string_unescape(key.raw, reading->out);
-        param.key.len = (size_t)(reading->out - param.key.data);
+        param.key = take_key(reading, &key);
         if (!read_param_value(reading, &param.value))
             return refuse_value(reading, field, "text, a number, true or false for each");
-        if (body->params_count == KVR_SCRIPT_PARAMS_LIST)
+        if (*count == KVR_SCRIPT_PARAMS_LIST)
             return kvr_error_set(reading->error, KVR_E_LIMIT, "params: at most %d are possible",
                                  KVR_SCRIPT_PARAMS_LIST);
-        body->params[body->params_count++] = param;
+        params[(*count)++] = param;
+    }
+    return 0;
+}
+
+/* A name, or {"name", "params"}. */
+static int read_wish(struct reading *reading, const struct field *field,
+                     struct kvr_script_wish *wish)
+{
+    static const char expected[] = "a list of names, or of {name, params},";
+    struct kvr_json_span key;
+    int rc = 0;
+    *wish = (struct kvr_script_wish){0};
+    if (kvr_json_peek(&reading->json) == KVR_JSON_STRING)
+        return read_text(reading, &wish->name) ? 0 : refuse_value(reading, field, expected);
+    if (!kvr_json_enter_object(&reading->json))
+        return refuse_value(reading, field, expected);
+    while (rc == 0 && kvr_json_next_key(&reading->json, &key)) {
+        if (kvr_slice_is(key.raw, "params"))
+            rc = read_params(reading, field, wish->params, &wish->params_count);
+        else if (!kvr_slice_is(key.raw, "name") || !read_text(reading, &wish->name))
+            rc = refuse_value(reading, field, expected);
+    }
+    return rc;
+}
+
+static int read_shadows(struct reading *reading, const struct field *field)
+{
+    struct kvr_admin_body *body = reading->body;
+    int rc = 0;
+    if (!kvr_json_enter_array(&reading->json))
+        return refuse_value(reading, field, "a list of names, or of {name, params},");
+    while (rc == 0 && kvr_json_next_item(&reading->json)) {
+        if (body->shadows_count == KVR_SHADOWS_MAX)
+            return kvr_error_set(reading->error, KVR_E_LIMIT, "shadows: at most %d are possible",
+                                 KVR_SHADOWS_MAX);
+        rc = read_wish(reading, field, &body->shadows[body->shadows_count++]);
+    }
+    return rc;
+}
+
+static int read_headers(struct reading *reading, const struct field *field)
+{
+    struct kvr_admin_body *body = reading->body;
+    struct kvr_json_span key;
+    if (!kvr_json_enter_object(&reading->json))
+        return refuse_value(reading, field, "an object of texts");
+    while (kvr_json_next_key(&reading->json, &key)) {
+        struct kvr_header header;
+        header.name = take_key(reading, &key);
+        if (!read_text(reading, &header.value))
+            return refuse_value(reading, field, "an object of texts");
+        if (body->headers_count == KVR_ADMIN_HEADERS_MAX)
+            return kvr_error_set(reading->error, KVR_E_LIMIT, "headers: at most %d are possible",
+                                 KVR_ADMIN_HEADERS_MAX);
+        body->headers[body->headers_count++] = header;
     }
     return 0;
 }
@@ -168,7 +233,13 @@ static int read_value(struct reading *reading, const struct field *field)
     case TEXTS:
         return read_models(reading, field);
     case PARAMS:
-        return read_params(reading, field);
+        return read_params(reading, field, reading->body->params, &reading->body->params_count);
+    case SHADOWS:
+        return read_shadows(reading, field);
+    case HEADERS:
+        return read_headers(reading, field);
+    case RAW:
+        return kvr_json_skip(&reading->json, to) ? 0 : KVR_E_INVALID;
     }
     return KVR_E_INVALID;
 }

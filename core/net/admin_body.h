@@ -9,6 +9,7 @@
 
 #include "buffer.h"
 #include "error.h"
+#include "header.h"
 #include "replica.h"
 #include "script_store.h"
 
@@ -27,7 +28,13 @@ enum kvr_admin_field {
     KVR_FIELD_ANY_MODEL = 1 << 10,
     KVR_FIELD_MODELS = 1 << 11,
     KVR_FIELD_PARAMS = 1 << 12,
+    KVR_FIELD_SHADOWS = 1 << 13,
+    KVR_FIELD_PATH = 1 << 14,
+    KVR_FIELD_HEADERS = 1 << 15,
+    KVR_FIELD_BODY = 1 << 16,
 };
+
+#define KVR_ADMIN_HEADERS_MAX 64
 
 /* Slices point into `text` or into the JSON, which must stay. What was not given is zero. */
 struct kvr_admin_body {
@@ -47,6 +54,12 @@ struct kvr_admin_body {
     uint32_t models_count;
     struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
     uint32_t params_count;
+    struct kvr_script_wish shadows[KVR_SHADOWS_MAX];
+    uint32_t shadows_count;
+    struct kvr_slice path;
+    struct kvr_header headers[KVR_ADMIN_HEADERS_MAX];
+    uint32_t headers_count;
+    struct kvr_slice body;  /* any JSON, as it stands */
     struct kvr_buffer text; /* decoded strings */
 };
 

@@ -50,6 +50,11 @@ void kvr_admin_canary(struct kvr_admin_call *call);
 void kvr_admin_params(struct kvr_admin_call *call);
 void kvr_admin_reload(struct kvr_admin_call *call);
 
+void kvr_admin_shadow(struct kvr_admin_call *call);
+void kvr_admin_set_shadow(struct kvr_admin_call *call);
+
+void kvr_admin_explain(struct kvr_admin_call *call);
+
 /* Name, generation, hash and health of each role's script, as `status` shows them. */
 void kvr_admin_write_scripts(const struct kvr_ingress *ingress, struct kvr_json_writer *json,
                              const char *key);

@@ -205,7 +205,8 @@ static void every_path_answers(void **state)
 {
     (void)state;
     static const char *const paths[] = {"/admin",         "/admin/status", "/admin/replicas",
-                                        "/admin/scripts", "/admin/index",  "/admin/requests"};
+                                        "/admin/scripts", "/admin/index",  "/admin/requests",
+                                        "/admin/shadow"};
     start(NULL);
     post("/admin/replicas", "{\"url\":\"http://127.0.0.1:1\",\"key\":\"" KEY "\"}");
     assert_ok();
@@ -474,6 +475,23 @@ static void bad_bodies_name_the_field_and_the_value(void **state)
         {"/admin/canary", "{\"name\":\"good\",\"share\":1.01}", "share", "from 0 to 1"},
         {"/admin/log", "{\"level\":\"loud\"}", "level", "loud"},
         {"/admin/reload", "{\"name\":\"x\"}", NULL, "no fields"},
+        {"/admin/shadow", "{}", "shadows", "shadows: is needed"},
+        {"/admin/shadow", "{\"shadows\":\"other\"}", "shadows", "a list of names"},
+        {"/admin/shadow", "{\"shadows\":[7]}", "shadows", "a list of names"},
+        {"/admin/shadow", "{\"shadows\":[{\"name\":7}]}", "shadows", "{name, params}"},
+        {"/admin/shadow", "{\"shadows\":[{\"role\":\"x\"}]}", "shadows", "{name, params}"},
+        {"/admin/shadow", "{\"shadows\":[{\"name\":\"other\",\"params\":[]}]}", "shadows",
+         "an object"},
+        {"/admin/shadow", "{\"shadows\":[\"other\",\"\"]}", "shadows", "needs a name"},
+        {"/admin/shadow", "{\"shadows\":[{}]}", "shadows", "needs a name"},
+        {"/admin/shadow", "{\"shadows\":[\"a b\"]}", "shadows", "a b"},
+        {"/admin/shadow", "{\"shadows\":[\"other\",\"other\",\"other\",\"other\",\"other\"]}",
+         "shadows", "at most 4"},
+        {"/admin/explain", "{\"path\":\"/v1/completions\"}", "body", "body: is needed"},
+        {"/admin/explain", "{\"body\":{},\"headers\":[]}", "headers", "an object of texts"},
+        {"/admin/explain", "{\"body\":{},\"headers\":{\"a\":1}}", "headers", "an object of texts"},
+        {"/admin/explain", "{\"body\":[1]}", "body", "body: "},
+        {"/admin/explain", "{\"body\":{}} x", NULL, "more text"},
     };
     start(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -515,7 +533,9 @@ static void damaged_bodies_are_read_or_refused(void **state)
         "a\\u00e9\\ud83d\\ude00:1\",\"key\":\"k\\n\",\"replica\":\"r#1\",\"name\":\"n\","
         "\"role\":null,\"weight\":2.5e0,\"share\":0.5,\"capacity\":3,\"rank\":-1,\"any_model\":"
         "true,"
-        "\"models\":[\"a\",\"b\\\"c\"],\"params\":{\"x\":1,\"y\":\"z\",\"w\\t\":false}}";
+        "\"models\":[\"a\",\"b\\\"c\"],\"params\":{\"x\":1,\"y\":\"z\",\"w\\t\":false},"
+        "\"shadows\":[\"s\\u0031\",{\"params\":{\"k\\n\":2},\"name\":\"s2\"}],\"path\":\"/\","
+        "\"headers\":{\"a\\u0062\":\"c\"},\"body\":{\"d\":[{}]}}";
     struct kvr_rng rng;
     kvr_rng_init(&rng, 11);
     unsigned taken = 0, refused = 0;
@@ -537,8 +557,13 @@ static void damaged_bodies_are_read_or_refused(void **state)
             assert_true(body.models[i].data >= body.text.data &&
                         body.models[i].data < body.text.data + body.text.capacity);
         if (round == 0) {
-            assert_int_equal(body.given, 0x1fdf & ~KVR_FIELD_ROLE & ~KVR_FIELD_LEVEL);
+            assert_int_equal(body.given, 0x1ffdf & ~KVR_FIELD_ROLE & ~KVR_FIELD_LEVEL);
             assert_int_equal(body.params_count, 3);
+            assert_int_equal(body.shadows_count, 2);
+            assert_true(kvr_slice_is(body.shadows[0].name, "s1"));
+            assert_true(kvr_slice_is(body.shadows[1].params[0].key, "k\n"));
+            assert_true(kvr_slice_is(body.headers[0].name, "ab"));
+            assert_int_equal(body.body.len, 10);
             assert_true(kvr_slice_is(body.url, "http://a\xc3\xa9\xf0\x9f\x98\x80:1"));
         }
         taken += rc == 0;
@@ -579,6 +604,100 @@ static void scripts_are_switched_one_by_one(void **state)
     assert_body_has("\"role\":\"spill\",\"in_force\":false"); /* other names none */
     post("/admin/reload", "");
     assert_ok();
+    stop();
+}
+
+static void shadows_come_and_go(void **state)
+{
+    (void)state;
+    start(NULL);
+    get("/admin/shadow");
+    assert_ok();
+    assert_body_has("\"shadows\":[]");
+    post("/admin/shadow", "{\"shadows\":[\"other\",{\"name\":\"good\",\"params\":{\"n\":5}}]}");
+    assert_ok();
+    assert_body_has("{\"acting\":{\"policy\":{\"name\":\"good\",");
+    assert_body_has("\"shadows\":[{\"role\":\"shadow_1\",\"policy\":{\"name\":\"other\",");
+    assert_body_has("{\"role\":\"shadow_2\",\"policy\":{\"name\":\"good\",");
+    assert_body_has("\"params\":\"n=5 spill=stay\"},\"spill\":{\"name\":\"stay\",");
+    assert_body_has("\"since_s\":null,\"evaluated\":0,\"agreed\":0,\"disagreed\":0,");
+    get("/admin/scripts");
+    assert_body_has("\"role\":\"shadow_1\",\"in_force\":true,\"name\":\"other\"");
+    assert_body_has("\"role\":\"shadow_2_spill\",\"in_force\":true,\"name\":\"stay\"");
+    assert_null(strstr(f.body, "shadow_1_spill"));
+    assert_null(strstr(f.body, "shadow_3"));
+    get("/admin/status");
+    assert_body_has("\"shadow_2_spill\":{\"name\":\"stay\"");
+    post("/admin/params", "{\"role\":\"shadow_2_spill\",\"params\":{\"factor\":7}}");
+    assert_ok();
+    assert_body_has("factor=7");
+
+    post("/admin/shadow", "{\"shadows\":[\"good\",\"broken\"]}"); /* all or nothing */
+    assert_error(422, "script_refused", "shadows", "broken.lua:2:");
+    write_file("rules.lua", "return { api = 1, name = 'rules', params = { spill = 'nowhere' },\n"
+                            "  pick = function() return kvr.least(), 'rules', true end }\n");
+    post("/admin/shadow", "{\"shadows\":[\"good\",\"rules\"]}");
+    assert_error(404, "not_found", "shadows", "spill/nowhere.lua");
+    post("/admin/shadow", "{\"shadows\":[\"nobody\"]}");
+    assert_error(404, "not_found", "shadows", "nobody.lua");
+    get("/admin/shadow");
+    assert_body_has("{\"role\":\"shadow_1\",\"policy\":{\"name\":\"other\",");
+    assert_body_has("\"generation\":1,\"params\":\"n=5");
+    assert_body_has("\"params\":\"factor=7\"");
+
+    post("/admin/shadow", "{\"shadows\":[\"good\"]}");
+    assert_ok();
+    assert_body_has("{\"role\":\"shadow_1\",\"policy\":{\"name\":\"good\",");
+    assert_null(strstr(f.body, "shadow_2"));
+    post("/admin/shadow", "{\"shadows\":[]}");
+    assert_ok();
+    assert_body_has("\"shadows\":[]");
+    assert_false(f.ingress.router.shadowing);
+    assert_int_equal(kvr_slot_info(f.ingress.router.slots[KVR_ROLE_POLICY])->generation, 1);
+    char path[128];
+    snprintf(path, sizeof path, "%s/rules.lua", f.policies);
+    remove(path);
+    stop();
+}
+
+static void requests_are_explained(void **state)
+{
+    (void)state;
+    start(NULL);
+    post("/admin/replicas", "{\"url\":\"127.0.0.1:1\"}");
+    post("/admin/explain", "{\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}}");
+    assert_ok();
+    assert_body_has("{\"path\":\"/v1/chat/completions\",\"endpoint\":\"chat\",\"routed\":true");
+    assert_body_has("\"outcome\":\"reject\",\"rejection\":\"no_replicas\"");
+    kvr_router_probed(&f.ingress.router, kvr_loop_now(), 0, KVR_PROBE_PASS, false);
+    post("/admin/explain",
+         "{\"path\":\"/v1/completions?x=1\",\"headers\":{\"X-Session-Id\":\"a\","
+         "\"x-kvroute-slo-ttft-ms\":\"250\"},\"body\":{\"prompt\":\"one\",\"max_tokens\":7}}");
+    assert_ok();
+    assert_body_has("{\"path\":\"/v1/completions\",\"endpoint\":\"completions\"");
+    assert_body_has("\"session_source\":\"x-session-id\"");
+    assert_body_has("\"max_tokens\":7,");
+    assert_body_has("\"slo_ttft_ms\":250,");
+    assert_body_has("\"candidates\":[{\"replica\":\"127.0.0.1:1\",\"weight\":1,");
+    assert_body_has("\"outcome\":\"dispatch\",\"rejection\":null,\"replica\":\"127.0.0.1:1\","
+                    "\"reason\":\"good\"");
+    post("/admin/explain", "{\"path\":\"/version\",\"body\":\"not read\"}");
+    assert_ok();
+    assert_body_has("\"endpoint\":\"other\",\"routed\":false");
+    assert_int_equal(f.ingress.router.metrics.submitted, 0);
+    assert_int_equal(f.ingress.router.requests.open, 0);
+
+    enum { LONG = 300000 }; /* longer than any other body may be here */
+    char *body = malloc(LONG + 100);
+    int len = sprintf(body, "{\"body\":{\"prompt\":\"");
+    memset(body + len, 'x', LONG);
+    strcpy(body + len + LONG, "\"},\"path\":\"/v1/completions\"}");
+    post("/admin/explain", body);
+    assert_ok();
+    assert_body_has("\"prompt_bytes\":300000,");
+    post("/admin/log", body);
+    assert_error(413, "body_too_large", NULL, "over 65536 bytes");
+    free(body);
     stop();
 }
 
@@ -659,6 +778,8 @@ int main(void)
         cmocka_unit_test(long_values_are_cut_in_messages),
         cmocka_unit_test(damaged_bodies_are_read_or_refused),
         cmocka_unit_test(scripts_are_switched_one_by_one),
+        cmocka_unit_test(shadows_come_and_go),
+        cmocka_unit_test(requests_are_explained),
         cmocka_unit_test(a_bad_script_changes_nothing),
         cmocka_unit_test(a_canary_gets_a_share_and_is_ended),
     };

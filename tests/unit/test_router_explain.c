@@ -338,6 +338,17 @@ static void other_paths_and_canaries(void **state)
     const char *text = explain(&what);
     assert_has(text, "\"canary\":true");
     assert_has(text, "\"policy\":{\"role\":\"canary\",\"name\":\"failing\"");
+    router.options.canary_share = 0.5;
+    what.session = 0; /* it goes by the number of the request, then */
+    uint32_t canaries = 0;
+    for (int i = 0; i < 40; i++) {
+        bool told = strstr(explain(&what), "\"canary\":true") != NULL;
+        struct kvr_action action = submit(&what);
+        assert_int_equal(kvr_router_request(&router, action.request)->canary, told);
+        kvr_router_finish(&router, S, action.request, &success);
+        canaries += told;
+    }
+    assert_true(canaries > 8 && canaries < 32);
     what.routed = false;
     text = explain(&what);
     assert_has(text, "\"canary\":false");
