@@ -34,9 +34,13 @@ local function quote(path)
   return "'" .. path:gsub("'", "'\\''") .. "'"
 end
 
----A folder of its own, gone at the end of the test.
-local function new_folder()
+---A new folder for temporary files.
+function M.new_folder()
   return assert(stdlib.mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/kvroute-e2e-XXXXXX"))
+end
+
+function M.remove_folder(path)
+  os.execute("rm -rf " .. quote(path))
 end
 
 ---Writes in place: the file keeps its identity.
@@ -145,7 +149,7 @@ end
 ---  of the shipped ones, by name; ready = false: do not wait
 function M.start(options)
   options = options or {}
-  local self = setmetatable({ folder = new_folder() }, Fleet)
+  local self = setmetatable({ folder = M.new_folder() }, Fleet)
   running[self] = true
   self.replicas = start_replicas(options)
   self.policies = source .. "/policies"
@@ -330,7 +334,7 @@ function M.finish()
     local ok, why = pcall(finish, self)
     if not ok then problem = problem or why end
     self.router = self.router and self.router:kill()
-    if not os.getenv("KVR_KEEP") then os.execute("rm -rf " .. quote(self.folder)) end
+    if not os.getenv("KVR_KEEP") then M.remove_folder(self.folder) end
   end
   replica.stop_all()
   connection.close_all()

@@ -1,0 +1,62 @@
+-- Load from outside of the test's own process: replicas that cost nothing, and a client that keeps
+-- a rate whatever happens, so that a router which stands for a while shows in its latencies.
+local cjson = require("cjson")
+local connection = require("e2e.support.connection")
+local Fleet = require("e2e.support.fleet")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+local unistd = require("posix.unistd")
+
+local M = {}
+local Load = {}
+Load.__index = Load
+
+local count = 0
+
+-- Where a helper's output goes: beside the others, gone with the test's process.
+local function outputs(folder, name)
+  count = count + 1
+  local path = ("%s/%s.%d"):format(folder, name, count)
+  return { out = path .. ".out", err = path .. ".err" }
+end
+
+---Starts replicas on free ports. They serve the model "bench".
+---@param replicas integer
+---@return table urls
+function M.replicas(replicas)
+  local folder = Fleet.new_folder()
+  local argv, urls = { Fleet.build .. "/bench_backend" }, {}
+  for i = 1, replicas do
+    local fd, port = connection.listen(0)
+    unistd.close(fd)
+    argv[i + 1], urls[i] = tostring(port), "http://127.0.0.1:" .. port
+  end
+  process.start(argv, outputs(folder, "backend")):wait_line("(ready)\n", 5)
+  Fleet.remove_folder(folder)
+  return urls
+end
+
+---Begins to send chat requests to the fleet.
+---@param options table rate (a second), seconds, bytes (of a prompt)
+function M.start(fleet, options)
+  local port = fleet.address:match(":(%d+)$")
+  local argv = { Fleet.build .. "/bench_client", port, "--rate", tostring(options.rate),
+    "--seconds", tostring(options.seconds), "--bytes", tostring(options.bytes or 2000),
+    "--bodies", "64" }
+  return setmetatable({ process = process.start(argv, outputs(fleet.folder, "client")) }, Load)
+end
+
+function Load:running()
+  return self.process:alive()
+end
+
+---Waits for its end.
+---@return table result sent, answered, failed, latency_p50_us, latency_p99_us
+function Load:finish(seconds)
+  loop.wait(function() return not self:running() end, seconds or 60, "the load to end")
+  local out = self.process:stdout()
+  assert(out ~= "", "the client said nothing: " .. self.process:stderr())
+  return cjson.decode(out)
+end
+
+return M
