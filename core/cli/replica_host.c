@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "check.h"
@@ -95,7 +96,8 @@ static int start(const struct kvr_replica_host_options *options, struct host *ho
     server.log = &host->log;
     for (uint32_t i = 0; i < options->replicas; i++) {
         char address[128];
-        snprintf(address, sizeof address, "%s:%u", options->host,
+        bool bare_v6 = strchr(options->host, ':') && options->host[0] != '[';
+        snprintf(address, sizeof address, bare_v6 ? "[%s]:%u" : "%s:%u", options->host,
                  options->port ? options->port + i : 0);
         server.address = address;
         server.index = i;
