@@ -150,7 +150,7 @@ static inline enum kvr_json_fault unicode_run(const unsigned char **at, const un
             uint32_t low = 0;
             if (c < 0xdc00 && end - in >= 6 && in[0] == '\\' && in[1] == 'u')
                 low = hex4(in + 2);
-            if ((low & 0x1fc00) == 0xdc00) {
+            if ((low & ~0x3ffu) == 0xdc00) { /* all bits: one that is no digit is far above 16 */
                 c = 0x10000 + ((c & 0x3ff) << 10) + (low & 0x3ff);
                 in += 6;
             } else {

@@ -343,7 +343,7 @@ static size_t random_inside(struct kvr_rng *rng, unsigned char *raw, size_t max)
 {
     static const char *const bits[] = {
         "\\n", "\\\"", "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\u4e2d\\u6587",
-        "\\",  "\"",   "\\x",     "\\u12",          "\x1f",    "\x01"};
+        "\\",  "\"",   "\\x",     "\\u12",          "\x1f",    "\x01",    "\\ud83d\\udeg0"};
     size_t len = 0;
     uint64_t dense = kvr_rng_below(rng, 3);
     size_t want = kvr_rng_below(rng, max - 12);
@@ -351,7 +351,7 @@ static size_t random_inside(struct kvr_rng *rng, unsigned char *raw, size_t max)
         uint64_t kind = kvr_rng_below(rng, 100);
         if (kind < 10 + dense * 25) {
             /* the last few break the string: rare, so that most strings are whole */
-            size_t which = kvr_rng_below(rng, kvr_rng_below(rng, 40) ? 7 : 13);
+            size_t which = kvr_rng_below(rng, kvr_rng_below(rng, 40) ? 7 : 14);
             size_t n = strlen(bits[which]);
             memcpy(raw + len, bits[which], n);
             len += n;
