@@ -256,6 +256,7 @@ static void on_end(struct kvr_stream *stream, int uv_code)
 
 static void leave(struct kvr_client *client)
 {
+    kvr_stream_flush(&client->stream);
     if (kvr_client_unsent(client) || client->stream.closing)
         return;
     /* FIN first: a close with unread bytes would reset what the client has not read yet. The sweep
