@@ -84,8 +84,10 @@ static int check(const struct kvr_usage *usage, const struct kvr_ctl *ctl,
     if (count < command->min || (command->max >= 0 && count > command->max))
         return kvr_usage_error(usage, "%s takes %s", command->name,
                                *command->arguments ? command->arguments : "no argument");
-    if (ctl->wait_s >= 0 && !command->waits)
+    if (ctl->wait_s >= 0 && !(command->knows & KVR_CTL_KNOWS_WAIT))
         return kvr_usage_error(usage, "%s does not wait", command->name);
+    if ((ctl->path || ctl->headers.len) && !(command->knows & KVR_CTL_KNOWS_REQUEST))
+        return kvr_usage_error(usage, "%s is not about a request", command->name);
     return KVR_CTL_OK;
 }
 
@@ -107,6 +109,10 @@ static int run(int argc, char **argv)
          0, NULL},
         {"wait", 'w', "SECONDS", "drain, remove: until nothing is in flight there, or exit 1",
          KVR_OPTION_IS_NUMBER, &ctl.wait_s, 0, 86400, NULL},
+        {"path", 'p', "PATH", "explain: of the request (/v1/chat/completions)", KVR_OPTION_IS_TEXT,
+         &ctl.path, 0, 0, NULL},
+        {"header", 'H', "NAME: VALUE", "explain: of the request; repeatable", KVR_OPTION_IS_LIST,
+         &ctl.headers, 0, 0, NULL},
         {0},
     };
     const struct kvr_ctl_command *command = guess_command(argc, argv);

@@ -5,6 +5,8 @@
  *   ctl_fleet.c    those that change the fleet
  *   ctl_body.c     requests made of arguments
  *   ctl_client.c   one request and its answer, or an exit code
+ *   ctl_shadow.c   shadows, and what they would have done
+ *   ctl_explain.c  what would happen to a request
  *   ctl_show.c     answers as tables and lines for people
  *   ctl_status.c   the same for the summary */
 #ifndef KVR_CTL_H
@@ -15,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "buffer.h"
+#include "options.h"
 #include "slice.h"
 
 enum kvr_ctl_exit {
@@ -25,13 +28,18 @@ enum kvr_ctl_exit {
 };
 
 struct kvr_ctl {
-    const char *admin; /* as given: host:port, also with http:// */
-    const char *token; /* NULL: none */
-    bool json;         /* show answers as they are */
-    double wait_s;     /* for drain and remove; negative: do not wait */
-    char host[256];    /* host:port of `admin` */
+    const char *admin;              /* as given: host:port, also with http:// */
+    const char *token;              /* NULL: none */
+    bool json;                      /* show answers as they are */
+    double wait_s;                  /* for drain and remove; negative: do not wait */
+    const char *path;               /* for explain; NULL: the default */
+    struct kvr_option_list headers; /* for explain: "Name: value" */
+    char host[256];                 /* host:port of `admin` */
     struct sockaddr_storage address;
 };
+
+/* Options that only some commands know. */
+enum kvr_ctl_knows { KVR_CTL_KNOWS_WAIT = 1, KVR_CTL_KNOWS_REQUEST = 2 };
 
 struct kvr_ctl_command {
     const char *name;
@@ -39,7 +47,7 @@ struct kvr_ctl_command {
     const char *help;      /* one line */
     const char *more;      /* further lines of its --help; "" none */
     int min, max;          /* arguments; max -1: any number */
-    bool waits;            /* knows --wait */
+    unsigned knows;        /* enum kvr_ctl_knows */
     /* `argv` are its arguments alone. Returns an enum kvr_ctl_exit. */
     int (*run)(struct kvr_ctl *ctl, int argc, char **argv);
 };
@@ -52,6 +60,8 @@ int kvr_ctl_run_remove(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_drain(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_restore(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_weight(struct kvr_ctl *ctl, int argc, char **argv);
+int kvr_ctl_run_shadow(struct kvr_ctl *ctl, int argc, char **argv);
+int kvr_ctl_run_explain(struct kvr_ctl *ctl, int argc, char **argv);
 
 /* ---- the client ---- */
 
@@ -75,6 +85,9 @@ void kvr_ctl_show_status(struct kvr_slice answer);
 struct kvr_ctl_text {
     char text[48];
 };
+/* A number of the answer, times `factor`; "-" when there is none. */
+struct kvr_ctl_text kvr_ctl_number(struct kvr_slice json, const char *path, double factor,
+                                   int decimals);
 struct kvr_ctl_text kvr_ctl_bytes(double bytes);
 struct kvr_ctl_text kvr_ctl_duration(double seconds);
 

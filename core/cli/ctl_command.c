@@ -118,40 +118,53 @@ static int run_log(struct kvr_ctl *ctl, int argc, char **argv)
 #define NAMES "REPLICA is a name as `replicas` shows it, the URL it was added by, or its id."
 
 const struct kvr_ctl_command kvr_ctl_commands[] = {
-    {"status", "", "a summary of everything", "", 0, 0, false, run_status},
+    {"status", "", "a summary of everything", "", 0, 0, 0, run_status},
     {"replicas", "", "the fleet: states, loads, what the engines say",
      "FLIGHT: requests it holds, counted by the router. TOKENS: of their prompts, believed not to "
      "be\n"
      "cached and before the first token. TTFT in ms. BLOCKS: believed to be cached there. RUN, "
      "WAIT,\n"
      "KV%: as its engine says.",
-     0, 0, false, run_replicas},
+     0, 0, 0, run_replicas},
     {"add", "URL [KEY=VALUE ...]", "adds a replica",
      "Keys: weight, capacity (0: unlimited), rank, any_model, models=A,B and key, its bearer\n"
      "token; key=@FILE takes the first line of a file, so that no list of processes shows it.",
-     1, -1, false, kvr_ctl_run_add},
+     1, -1, 0, kvr_ctl_run_add},
     {"remove", "REPLICA", "takes a replica out; open requests on it end by themselves", NAMES, 1, 1,
-     true, kvr_ctl_run_remove},
-    {"drain", "REPLICA", "no new requests to a replica", NAMES, 1, 1, true, kvr_ctl_run_drain},
-    {"restore", "REPLICA", "the reverse of drain", NAMES, 1, 1, false, kvr_ctl_run_restore},
-    {"weight", "REPLICA WEIGHT", "sets a replica's share of the load", NAMES, 2, 2, false,
+     KVR_CTL_KNOWS_WAIT, kvr_ctl_run_remove},
+    {"drain", "REPLICA", "no new requests to a replica", NAMES, 1, 1, KVR_CTL_KNOWS_WAIT,
+     kvr_ctl_run_drain},
+    {"restore", "REPLICA", "the reverse of drain", NAMES, 1, 1, 0, kvr_ctl_run_restore},
+    {"weight", "REPLICA WEIGHT", "sets a replica's share of the load", NAMES, 2, 2, 0,
      kvr_ctl_run_weight},
     {"policy", "NAME [KEY=VALUE ...]", "puts a routing policy in force, with these params",
-     "NAME is a file of the policies folder without .lua, or a path with a slash.", 1, -1, false,
+     "NAME is a file of the policies folder without .lua, or a path with a slash.", 1, -1, 0,
      run_policy},
     {"spill", "NAME [KEY=VALUE ...]", "puts a spill rule in force; default: the policy's own",
-     "NAME is a file of the folder spill/ without .lua, a path with a slash, or default.", 1, -1,
-     false, run_spill},
+     "NAME is a file of the folder spill/ without .lua, a path with a slash, or default.", 1, -1, 0,
+     run_spill},
     {"canary", "NAME SHARE [KEY=VALUE ...] | off",
-     "lets a second policy decide a share of sessions", "SHARE is above 0 and up to 1.", 1, -1,
-     false, run_canary},
+     "lets a second policy decide a share of sessions", "SHARE is above 0 and up to 1.", 1, -1, 0,
+     run_canary},
+    {"shadow", "[NAME [KEY=VALUE ...] ...] | off",
+     "what other policies would have done; sets which",
+     "Up to 4 policies, each with params. They see each live request and do not act. Counted "
+     "since\n"
+     "one of the scripts that are compared changed. MATCH: of the prompt tokens, believed to be\n"
+     "cached. Beliefs and loads are what the acting policy made of them.",
+     0, -1, 0, kvr_ctl_run_shadow},
+    {"explain", "FILE", "what would happen to a request, and why; sends nothing",
+     "FILE holds a request's body; - is stdin. The scripts in force are asked: that counts as "
+     "calls\n"
+     "of theirs, and moves their random numbers on.",
+     1, 1, KVR_CTL_KNOWS_REQUEST, kvr_ctl_run_explain},
     {"set", "ROLE KEY=VALUE ...", "changes params of what is in force",
-     "ROLE is policy, spill or canary.", 2, -1, false, run_set},
-    {"reload", "", "reads all scripts again", "", 0, 0, false, run_reload},
-    {"scripts", "", "what is in force, and what went wrong", "", 0, 0, false, run_scripts},
-    {"index", "", "the prefix index", "", 0, 0, false, run_index},
-    {"requests", "", "open requests, the oldest first", "", 0, 0, false, run_requests},
-    {"log", "LEVEL", "sets the log level: error, warn, info, debug", "", 1, 1, false, run_log},
-    {"metrics", "", "the Prometheus page", "", 0, 0, false, run_metrics},
+     "ROLE is policy, spill, canary, shadow_N or shadow_N_spill.", 2, -1, 0, run_set},
+    {"reload", "", "reads all scripts again", "", 0, 0, 0, run_reload},
+    {"scripts", "", "what is in force, and what went wrong", "", 0, 0, 0, run_scripts},
+    {"index", "", "the prefix index", "", 0, 0, 0, run_index},
+    {"requests", "", "open requests, the oldest first", "", 0, 0, 0, run_requests},
+    {"log", "LEVEL", "sets the log level: error, warn, info, debug", "", 1, 1, 0, run_log},
+    {"metrics", "", "the Prometheus page", "", 0, 0, 0, run_metrics},
     {0},
 };

@@ -36,9 +36,8 @@ struct kvr_ctl_text kvr_ctl_duration(double seconds)
     return out;
 }
 
-/* A number, or "-" when there is none. */
-static struct kvr_ctl_text number(struct kvr_slice json, const char *path, double factor,
-                                  int decimals)
+struct kvr_ctl_text kvr_ctl_number(struct kvr_slice json, const char *path, double factor,
+                                   int decimals)
 {
     struct kvr_ctl_text out;
     double value = kvr_pick_number(json, path) * factor;
@@ -50,12 +49,6 @@ static struct kvr_ctl_text number(struct kvr_slice json, const char *path, doubl
 }
 
 /* ---- the fleet ---- */
-
-static void put_headers(struct kvr_table *table, const char *const *headers)
-{
-    for (uint32_t i = 0; i < table->columns; i++)
-        kvr_table_cell(table, "%s", headers[i]);
-}
 
 /* One word while all is well: what the operator says only where it is not "ready". */
 static void put_state(struct kvr_table *table, struct kvr_slice replica)
@@ -71,15 +64,15 @@ static void put_replica(struct kvr_table *table, struct kvr_slice replica)
     kvr_table_cell(table, "%s", kvr_pick_text(replica, "name").text);
     put_state(table, replica);
     kvr_table_cell(table, "%s", kvr_pick_text(replica, "weight").text);
-    kvr_table_cell(table, "%s", number(replica, "in_flight", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "uncached_tokens", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "requests", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "ttft_ms", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "error_rate", 100, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "index_blocks", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "engine.running", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "engine.waiting", 1, 0).text);
-    kvr_table_cell(table, "%s", number(replica, "engine.kv_usage", 100, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "in_flight", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "uncached_tokens", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "requests", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "ttft_ms", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "error_rate", 100, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "index_blocks", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "engine.running", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "engine.waiting", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(replica, "engine.kv_usage", 100, 0).text);
 }
 
 void kvr_ctl_show_replicas(struct kvr_slice answer)
@@ -90,7 +83,7 @@ void kvr_ctl_show_replicas(struct kvr_slice answer)
     struct kvr_table table;
     struct kvr_walk walk;
     kvr_table_init(&table, "llrrrrrrrrrr");
-    put_headers(&table, headers);
+    kvr_table_row(&table, headers);
     for (kvr_walk_start(&walk, answer, "replicas"); kvr_walk_next(&walk);)
         put_replica(&table, walk.item);
     kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
@@ -101,7 +94,7 @@ void kvr_ctl_show_replica(struct kvr_slice answer)
 {
     printf("%s is %s and %s, weight %s, %s in flight\n", kvr_pick_text(answer, "name").text,
            kvr_pick_text(answer, "operational").text, kvr_pick_text(answer, "administrative").text,
-           kvr_pick_text(answer, "weight").text, number(answer, "in_flight", 1, 0).text);
+           kvr_pick_text(answer, "weight").text, kvr_ctl_number(answer, "in_flight", 1, 0).text);
 }
 
 /* ---- scripts ---- */
@@ -119,12 +112,12 @@ static void put_script(struct kvr_table *table, struct kvr_slice script)
     bool in_force = kvr_pick_true(script, "in_force");
     kvr_table_cell(table, "%s", kvr_pick_text(script, "role").text);
     kvr_table_cell(table, "%s", in_force ? kvr_pick_text(script, "name").text : "(none)");
-    kvr_table_cell(table, "%s", number(script, "generation", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "generation", 1, 0).text);
     kvr_table_cell(table, "%s", kvr_pick_text(script, "hash").text);
     kvr_table_cell(table, "%s", kvr_ctl_duration(kvr_pick_number(script, "loaded_s")).text);
-    kvr_table_cell(table, "%s", number(script, "counters.calls", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "counters.calls", 1, 0).text);
     kvr_table_cell(table, "%.0f", failures(script));
-    kvr_table_cell(table, "%s", number(script, "counters.refusals", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "counters.refusals", 1, 0).text);
     kvr_table_cell(table, "%s",
                    kvr_pick_true(script, "quarantined") ? "quarantined"
                    : in_force                           ? "in force"
@@ -160,7 +153,7 @@ void kvr_ctl_show_scripts(struct kvr_slice answer)
     struct kvr_table table;
     struct kvr_walk walk;
     kvr_table_init(&table, "llrlrrrrl");
-    put_headers(&table, headers);
+    kvr_table_row(&table, headers);
     for (kvr_walk_start(&walk, answer, "scripts"); kvr_walk_next(&walk);)
         put_script(&table, walk.item);
     kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
@@ -176,28 +169,32 @@ void kvr_ctl_show_scripts(struct kvr_slice answer)
 
 void kvr_ctl_show_index(struct kvr_slice answer)
 {
-    printf("%s of %s blocks of %s bytes, %s beliefs, %s", number(answer, "blocks", 1, 0).text,
-           number(answer, "blocks_max", 1, 0).text, number(answer, "block_bytes", 1, 0).text,
-           number(answer, "beliefs", 1, 0).text,
+    printf("%s of %s blocks of %s bytes, %s beliefs, %s",
+           kvr_ctl_number(answer, "blocks", 1, 0).text,
+           kvr_ctl_number(answer, "blocks_max", 1, 0).text,
+           kvr_ctl_number(answer, "block_bytes", 1, 0).text,
+           kvr_ctl_number(answer, "beliefs", 1, 0).text,
            kvr_ctl_bytes(kvr_pick_number(answer, "bytes")).text);
     printf(" of %s%s\n", kvr_ctl_bytes(kvr_pick_number(answer, "bytes_max")).text,
            kvr_pick_true(answer, "in_use") ? "" : "; no script in force uses it");
     printf("%s matches, %s admissions, %s withdrawals, %s purges\n",
-           number(answer, "counters.matches", 1, 0).text,
-           number(answer, "counters.admissions", 1, 0).text,
-           number(answer, "counters.withdrawals", 1, 0).text,
-           number(answer, "counters.purges", 1, 0).text);
+           kvr_ctl_number(answer, "counters.matches", 1, 0).text,
+           kvr_ctl_number(answer, "counters.admissions", 1, 0).text,
+           kvr_ctl_number(answer, "counters.withdrawals", 1, 0).text,
+           kvr_ctl_number(answer, "counters.purges", 1, 0).text);
     printf("beliefs ended: %s expired, %s purged, %s by capacity, %s by overflow, %s withdrawn\n\n",
-           number(answer, "ended.expired", 1, 0).text, number(answer, "ended.purged", 1, 0).text,
-           number(answer, "ended.capacity", 1, 0).text, number(answer, "ended.overflow", 1, 0).text,
-           number(answer, "ended.withdrawn", 1, 0).text);
+           kvr_ctl_number(answer, "ended.expired", 1, 0).text,
+           kvr_ctl_number(answer, "ended.purged", 1, 0).text,
+           kvr_ctl_number(answer, "ended.capacity", 1, 0).text,
+           kvr_ctl_number(answer, "ended.overflow", 1, 0).text,
+           kvr_ctl_number(answer, "ended.withdrawn", 1, 0).text);
     struct kvr_table table;
     struct kvr_walk walk;
     kvr_table_init(&table, "lr");
-    put_headers(&table, (const char *const[]){"REPLICA", "BLOCKS"});
+    kvr_table_row(&table, (const char *const[]){"REPLICA", "BLOCKS"});
     for (kvr_walk_start(&walk, answer, "replicas"); kvr_walk_next(&walk);) {
         kvr_table_cell(&table, "%s", kvr_pick_text(walk.item, "name").text);
-        kvr_table_cell(&table, "%s", number(walk.item, "blocks", 1, 0).text);
+        kvr_table_cell(&table, "%s", kvr_ctl_number(walk.item, "blocks", 1, 0).text);
     }
     kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
     kvr_table_deinit(&table);
@@ -211,7 +208,7 @@ void kvr_ctl_show_requests(struct kvr_slice answer)
     struct kvr_walk walk;
     double shown = 0;
     kvr_table_init(&table, "lrlllllrr");
-    put_headers(&table, headers);
+    kvr_table_row(&table, headers);
     for (kvr_walk_start(&walk, answer, "requests"); kvr_walk_next(&walk); shown++) {
         struct kvr_slice request = walk.item;
         kvr_table_cell(&table, "%s", kvr_pick_text(request, "id").text);
@@ -222,8 +219,8 @@ void kvr_ctl_show_requests(struct kvr_slice answer)
         kvr_table_cell(&table, "%s", kvr_pick_text(request, "replica").text);
         kvr_table_cell(&table, "%s", kvr_pick_text(request, "reason").text);
         kvr_table_cell(&table, "%s", kvr_pick_text(request, "phase").text);
-        kvr_table_cell(&table, "%s", number(request, "moves", 1, 0).text);
-        kvr_table_cell(&table, "%s", number(request, "bytes_out", 1, 0).text);
+        kvr_table_cell(&table, "%s", kvr_ctl_number(request, "moves", 1, 0).text);
+        kvr_table_cell(&table, "%s", kvr_ctl_number(request, "bytes_out", 1, 0).text);
     }
     kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
     kvr_table_deinit(&table);

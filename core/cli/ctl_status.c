@@ -18,7 +18,7 @@ static struct kvr_ctl_text count(struct kvr_slice json, const char *path)
 
 static void label(const char *text)
 {
-    printf("%-*s", LABEL_WIDTH, text);
+    printf("%-*s ", LABEL_WIDTH - 1, text);
 }
 
 /* "name 3, name 4", those above 0, wrapped; `none` when there are none. */

@@ -30,6 +30,12 @@ void kvr_table_cell(struct kvr_table *table, const char *format, ...)
     table->cells++;
 }
 
+void kvr_table_row(struct kvr_table *table, const char *const *cells)
+{
+    for (uint32_t i = 0; i < table->columns; i++)
+        kvr_table_cell(table, "%s", cells[i]);
+}
+
 static const char *cell_at(const struct kvr_table *table, uint32_t cell)
 {
     size_t at;

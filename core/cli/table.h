@@ -25,6 +25,8 @@ void kvr_table_init(struct kvr_table *table, const char *kinds);
 void kvr_table_deinit(struct kvr_table *table);
 /* Cells go from left to right, row by row. */
 void kvr_table_cell(struct kvr_table *table, const char *format, ...) KVR_PRINTF(2, 3);
+/* One cell for each column, which is how many there must be. */
+void kvr_table_row(struct kvr_table *table, const char *const *cells);
 void kvr_table_print(const struct kvr_table *table, FILE *out, uint32_t width);
 
 #endif

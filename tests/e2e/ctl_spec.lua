@@ -257,7 +257,7 @@ describe("kvroute ctl", function()
       has(own, "Usage: kvroute ctl " .. name)
       has(own, "--admin")
     end
-    assert.equal(17, count)
+    assert.equal(19, count)
   end)
 
   it("brings the token along, and does not let names act on a terminal", function()
