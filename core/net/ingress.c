@@ -51,6 +51,7 @@ void kvr_ingress_act(struct kvr_ingress *ingress)
     struct kvr_action action;
     while (kvr_router_next_action(&ingress->router, &action))
         kvr_exchange_act(action.user, &action);
+    kvr_router_settle(&ingress->router); /* what waited has left now */
 }
 
 void kvr_ingress_take_rows(struct kvr_ingress *ingress)
