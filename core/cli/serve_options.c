@@ -62,6 +62,7 @@ static void read_limits(struct kvr_ingress_options *options, const struct kvr_co
         .bodies_total_max = bytes(config, "limits.bodies_total_bytes"),
         .idle_ns = ms(config, "timeouts.client_idle_ms"),
         .request_ns = ms(config, "timeouts.client_body_ms"),
+        .write_stall_ns = ms(config, "timeouts.client_stall_ms"),
     };
     options->stream_buffer_bytes = bytes(config, "limits.stream_buffer_bytes");
     options->connect_ns = ms(config, "timeouts.connect_ms");

@@ -97,6 +97,8 @@ return {
     { "client_idle_ms", "integer", 75000, "of a client's connection between requests", min = 100,
       max = 86400000 },
     { "client_body_ms", "integer", 30000, "for a request to arrive", min = 100, max = 86400000 },
+    { "client_stall_ms", "integer", 30000, "of a client that takes nothing of its answer",
+      min = 100, max = 86400000 },
     { "pool_idle_ms", "integer", 4000, "of a connection to a replica", min = 100, max = 86400000 },
     { "drain_ms", "integer", 30000, "for streams to end at SIGTERM", min = 0, max = 86400000 },
   } },
