@@ -111,6 +111,13 @@ function Emulator:stop()
     ("the emulator %s with %s: %s"):format(how, tostring(code), self.process:stderr()))
 end
 
+---SIGKILL: no word to anybody.
+function Emulator:kill()
+  running[self] = nil
+  self.process:kill()
+  os.execute("rm -rf '" .. self.folder .. "'")
+end
+
 ---The hash by which the log names a body.
 function M.xxh64(text)
   local hash = xxhash.XXH64(text, #text, 0)
