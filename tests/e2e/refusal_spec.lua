@@ -59,6 +59,7 @@ describe("a request that is refused", function()
     ["a folded header"] = "GET /x HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
     ["a blank before the colon"] = "GET /x HTTP/1.1\r\nHost: x\r\nContent-Length : 3\r\n\r\nabc",
     ["a zero byte"] = "GET /x HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n",
+    ["a fragment in the target"] = "GET /x#y HTTP/1.1\r\nHost: x\r\n\r\n",
     ["no host"] = "GET /x HTTP/1.1\r\n\r\n",
     ["two hosts"] = "GET /x HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
     ["length and chunks"] = post .. "Content-Length: 3\r\n"

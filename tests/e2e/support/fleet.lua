@@ -173,7 +173,7 @@ function Fleet:launch()
   })
   self.address, self.admin_address =
     self.router:wait_line("kvroute serving on (%S+).- admin (%S+)\n", 10)
-  self.ended = nil
+  self.ended, self.terminated = nil, nil
 end
 
 ---Waits until every replica is up and has told its models.
@@ -293,11 +293,18 @@ function Fleet:wait_idle(seconds)
   return status
 end
 
+---SIGTERM, once: a second one means hurry.
+function Fleet:terminate()
+  if self.terminated then return end
+  self.terminated = true
+  self.router:signal(signal.SIGTERM)
+end
+
 ---SIGTERM, and a clean end. A test may call it; Fleet.finish does.
 function Fleet:stop(seconds)
   if self.ended then return end
   self.ended = true
-  self.router:signal(signal.SIGTERM)
+  self:terminate()
   local how, code = self.router:wait(seconds or 5)
   assert(how == "exited" and code == 0,
     ("the router %s with %s: %s"):format(how, tostring(code), self.router:stderr()))
