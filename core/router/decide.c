@@ -128,7 +128,8 @@ static void forget_decision(struct kvr_router *router, struct kvr_request_record
     kvr_script_record_release(record->spill);
     record->policy = record->spill = NULL;
     kvr_decide_release(router, record->preferred);
-    kvr_shadow_answers_release(router, record->shadows);
+    if (record->shadows)
+        kvr_shadow_answers_release(router, record->shadows);
     record->shadows = NULL;
     record->preferred = KVR_NO_REPLICA;
     record->preferred_reason = 0;
@@ -140,7 +141,6 @@ static void forget_decision(struct kvr_router *router, struct kvr_request_record
 static void leave_to_settle(struct kvr_router *router, uint64_t now_ns,
                             struct kvr_request_ref request, uint32_t index, uint16_t reason)
 {
-    const struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     router->pending.request = request;
     router->pending.now_ns = now_ns;
     router->pending.chain = NULL;
@@ -148,7 +148,7 @@ static void leave_to_settle(struct kvr_router *router, uint64_t now_ns,
     router->pending.index = index;
     router->pending.reason = reason;
     router->pending.needs = router->needs;
-    router->pending.shadows = router->shadowing && record->routed;
+    router->pending.shadows = router->shadowing;
 }
 
 static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
@@ -171,6 +171,7 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     router->metrics.decisions[reason]++;
     leave_to_settle(router, now_ns, request, index, reason);
     router->pending.replica = row->id;
+    router->pending.shadows &= record->routed;
     if (record->routed && (router->needs & KVR_NEEDS_KEYS))
         router->pending.key = kvr_hash32(record->routing_key);
     if (record->routed && (router->needs & KVR_NEEDS_MATCH) && record->chain_len) {

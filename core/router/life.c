@@ -127,7 +127,8 @@ static void release_holds(struct kvr_router *router, struct kvr_request_record *
         kvr_decide_release(router, record->excluded[i]);
     kvr_decide_release(router, record->replica);
     kvr_decide_release(router, record->preferred);
-    kvr_shadow_answers_release(router, record->shadows);
+    if (record->shadows)
+        kvr_shadow_answers_release(router, record->shadows);
 }
 
 static void count_belief(struct kvr_router *router, const struct kvr_request_record *record,

@@ -46,7 +46,7 @@ static void write_answer(struct kvr_router *router, uint32_t i, const struct kvr
 
 void kvr_shadow_answers_release(struct kvr_router *router, struct kvr_shadow_answers *answers)
 {
-    for (uint32_t i = 0; answers && i < answers->count; i++) {
+    for (uint32_t i = 0; i < answers->count; i++) {
         kvr_decide_release(router, answers->items[i].replica);
         kvr_decide_release(router, answers->items[i].preferred);
         kvr_script_record_release(answers->items[i].policy);

@@ -89,7 +89,7 @@ void kvr_shadow_scripts_changed(struct kvr_router *router);
 /* The slot has been given to another replica. */
 void kvr_shadow_forget_replica(struct kvr_router *router, uint32_t slot);
 void kvr_shadow_deinit(struct kvr_shadow *shadow);
-/* Lets go of what the answers hold, and of them; NULL is allowed. */
+/* Lets go of what the answers hold, and of them. */
 void kvr_shadow_answers_release(struct kvr_router *router, struct kvr_shadow_answers *answers);
 /* "pick", "hold" or "reject"; "none" for no opinion. */
 const char *kvr_verdict_name(enum kvr_verdict verdict);

@@ -313,17 +313,20 @@ static double measure_requests(struct fleet *fleet)
     return windows[WINDOWS / 2];
 }
 
-/* prefix_affinity with load_min acts on prompts of CHAIN blocks. */
-static void requests(void)
+/* prefix_affinity with load_min acts on prompts of CHAIN blocks, and p2c, if asked, is a shadow. */
+static double requests(bool shadow)
 {
     struct fleet fleet = {0};
     make_fleet(&fleet, 8);
     struct kvr_router *router = &fleet.router;
+    if (shadow)
+        load_into(kvr_router_slot(router, kvr_role_shadow(0)), KVR_SCRIPT_POLICY, "p2c");
     load_into(kvr_router_slot(router, KVR_ROLE_POLICY), KVR_SCRIPT_POLICY, "prefix_affinity");
     load_into(kvr_router_slot(router, KVR_ROLE_SPILL), KVR_SCRIPT_SPILL, "load_min");
     kvr_router_scripts_changed(router);
-    print("request_ns", measure_requests(&fleet));
+    double ns = measure_requests(&fleet);
     free_fleet(&fleet);
+    return ns;
 }
 
 static double prefix_affinity_alone(void)
@@ -348,7 +351,8 @@ int main(void)
     decision(8, "decision_ns");
     decision(1, "decision_1_ns");
     decision(64, "decision_64_ns");
-    requests();
+    print("request_ns", requests(false));
+    print("request_with_shadow_ns", requests(true));
     double fill = fill_only(8);
     print("fill_ns", fill);
     print("fill_64_ns", fill_only(64));
