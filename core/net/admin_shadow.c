@@ -75,6 +75,16 @@ static void write_pairs(struct kvr_json_writer *json, const struct kvr_shadow *s
     kvr_json_uint(json, "disagreements_other", shadow->pairs_other);
 }
 
+static void write_since(struct kvr_json_writer *json, uint64_t first_ns)
+{
+    uint64_t now_ns = kvr_loop_now();
+    uint64_t age_ms = now_ns > first_ns ? (now_ns - first_ns) / 1000000 : 0;
+    if (first_ns)
+        kvr_json_double(json, "since_s", (double)age_ms / 1e3);
+    else
+        kvr_json_null(json, "since_s");
+}
+
 static void write_shadow(struct kvr_json_writer *json, const struct kvr_admin_call *call,
                          uint32_t i)
 {
@@ -91,11 +101,7 @@ static void write_shadow(struct kvr_json_writer *json, const struct kvr_admin_ca
         kvr_json_text(json, "error", error);
     else
         kvr_json_null(json, "error");
-    if (shadow->first_ns)
-        kvr_json_double(json, "since_s",
-                        (double)((kvr_loop_now() - shadow->first_ns) / 1000000) / 1e3);
-    else
-        kvr_json_null(json, "since_s");
+    write_since(json, shadow->first_ns);
     write_counts(json, &shadow->now);
     write_replicas(json, router, shadow);
     write_pairs(json, shadow);

@@ -48,6 +48,6 @@ int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_e
     if (failed)
         return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
     if (text->len > KVR_SCRIPT_FILE_MAX)
-        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %d bytes", path, KVR_SCRIPT_FILE_MAX);
+        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %u bytes", path, KVR_SCRIPT_FILE_MAX);
     return 0;
 }

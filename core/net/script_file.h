@@ -9,7 +9,7 @@
 #include "error.h"
 #include "role.h"
 
-#define KVR_SCRIPT_FILE_MAX (256 * 1024)
+#define KVR_SCRIPT_FILE_MAX (256u << 10)
 
 /* Letters, digits, '_' and '-': what rows and metrics call it, too. */
 bool kvr_script_file_is_name(struct kvr_slice name);
