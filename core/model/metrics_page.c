@@ -179,6 +179,8 @@ static bool read_sample(struct kvr_slice line, struct sample *sample)
         sample->labels = kvr_slice_make(at + 1, (size_t)(close - at - 1));
         at = close + 1;
     }
+    while (at < end && is_blank(*at))
+        at++;
     if (at >= end || sample->name.len == 0)
         return false;
     sample->value = read_number(kvr_slice_make(at, (size_t)(end - at)));
@@ -309,19 +311,25 @@ static void take_sample(struct sums *sums, const struct sample *sample)
 
 /* ---- the page ---- */
 
+/* A sum or a quotient of what a page says may be too large for a number: then it says nothing. */
+static double known(double value)
+{
+    return isfinite(value) ? value : (double)NAN;
+}
+
 static double total(const struct sums *sums, enum figure figure)
 {
-    return sums->count[figure] ? sums->sum[figure] : (double)NAN;
+    return sums->count[figure] ? known(sums->sum[figure]) : (double)NAN;
 }
 
 static double mean(const struct sums *sums, enum figure figure)
 {
-    return sums->count[figure] ? sums->sum[figure] / sums->count[figure] : (double)NAN;
+    return sums->count[figure] ? known(sums->sum[figure] / sums->count[figure]) : (double)NAN;
 }
 
 static double first_known(double a, double b)
 {
-    return isnan(a) ? b : a;
+    return isfinite(a) ? a : known(b);
 }
 
 static void conclude(struct kvr_metrics_page *page, const struct sums *sums)
@@ -338,7 +346,7 @@ static void conclude(struct kvr_metrics_page *page, const struct sums *sums)
     out->preemptions = total(sums, PREEMPTIONS);
     out->process_start_s = sums->process_start_s;
     if (sums->dialect == KVR_METRICS_LLAMACPP && !isnan(out->cached_tokens))
-        out->prompt_tokens += out->cached_tokens; /* it counts them apart */
+        out->prompt_tokens = known(out->prompt_tokens + out->cached_tokens); /* counted apart */
     out->prefix_query_tokens = first_known(total(sums, QUERIES), total(sums, QUERIES_OLD));
     out->prefix_hit_tokens = first_known(total(sums, HITS), total(sums, HITS_OLD));
     if (sums->dialect != KVR_METRICS_VLLM && !isnan(out->cached_tokens)) {

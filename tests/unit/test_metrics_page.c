@@ -288,6 +288,21 @@ static void other_pages_are_of_no_engine(void **state)
     assert_figure(3, page.signals.running, "running");
 }
 
+static void sums_too_large_are_unknown(void **state)
+{
+    (void)state;
+    struct kvr_metrics_page page = read_page("vllm:num_requests_running{engine=\"0\"} 1.7e308\n"
+                                             "vllm:num_requests_running{engine=\"1\"} 1.7e308\n"
+                                             "vllm:num_requests_waiting 2\n");
+    assert_true(isnan(page.signals.running));
+    assert_figure(2, page.signals.waiting, "waiting");
+    page = read_page("sglang:page_size 1e-300\nsglang:max_total_num_tokens 1e308\n");
+    assert_true(isnan(page.signals.kv_blocks));
+    page = read_page("llamacpp:prompt_tokens_total 1.7e308\n"
+                     "llamacpp:prompt_tokens_cached 1.7e308\n");
+    assert_true(isnan(page.signals.prompt_tokens));
+}
+
 /* Cut anywhere, and with bytes changed: nothing may be read out of bounds (the text ends where its
  * memory ends), and what is read is a number or unknown. */
 static void mangled_pages_are_harmless(void **state)
@@ -331,6 +346,7 @@ int main(void)
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(forms_of_a_line),
         cmocka_unit_test(other_pages_are_of_no_engine),
+        cmocka_unit_test(sums_too_large_are_unknown),
         cmocka_unit_test(mangled_pages_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
