@@ -1,6 +1,7 @@
 -- What the ingress refuses by itself, how it says so, and that no replica hears of it.
 local check = require("e2e.support.check")
 local Fleet = require("e2e.support.fleet")
+local loop = require("e2e.support.loop")
 local Replica = require("e2e.support.replica")
 
 local chat_request = Fleet.chat_request
@@ -60,6 +61,7 @@ describe("a request that is refused", function()
     ["a blank before the colon"] = "GET /x HTTP/1.1\r\nHost: x\r\nContent-Length : 3\r\n\r\nabc",
     ["a zero byte"] = "GET /x HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n",
     ["a fragment in the target"] = "GET /x#y HTTP/1.1\r\nHost: x\r\n\r\n",
+    ["a tunnel"] = "CONNECT example.test:443 HTTP/1.1\r\nHost: x\r\n\r\n",
     ["no host"] = "GET /x HTTP/1.1\r\n\r\n",
     ["two hosts"] = "GET /x HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
     ["length and chunks"] = post .. "Content-Length: 3\r\n"
@@ -95,6 +97,45 @@ describe("a request that is refused", function()
     end
     assert.equal(0, fleet.replicas[1]:count())
     assert.equal(200, client:request(chat_request("Hello")).status)
+  end)
+
+  it("for what others do: 503 while limits.requests are open", function()
+    local fleet = start({ limits = { requests = 1 } })
+    fleet.replicas[1].script = nil
+    local client = fleet:connect()
+    client:begin(chat_request("Hello"))
+    local exchange = fleet.replicas[1]:take()
+    local answer = fleet:chat("Hello")
+    check.api_error(answer, 503, "too_many_requests")
+    assert.is_truthy(tonumber(answer:header("retry-after")))
+    exchange:reply()
+    assert.equal(200, client:finish().status)
+  end)
+
+  it("for what others hold: 503 while limits.bodies_total_bytes are reached", function()
+    local fleet = start({ limits = { body_bytes = 100000, bodies_total_bytes = 150000 } })
+    local holding = fleet:connect()
+    holding:send("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
+    loop.wait(function() return fleet:admin("/admin/status").listeners[1].held_bytes > 99999 end)
+    check.api_error(refused(fleet, "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{"),
+      503, "bodies_total")
+    holding:close()
+    loop.wait(function() return fleet:admin("/admin/status").listeners[1].held_bytes == 0 end)
+    assert.equal(200, fleet:chat("Hello").status)
+  end)
+
+  it("as a connection, over limits.connections", function()
+    local fleet = start({ limits = { connections = 3 } })
+    local clients = {}
+    for i = 1, 3 do
+      clients[i] = fleet:connect()
+      assert.equal(200, clients[i]:request(chat_request("Hello")).status)
+    end
+    assert.is_truthy(fleet:connect():wait_end(1))
+    clients[1]:close()
+    loop.wait(function() return fleet:admin("/admin/status").listeners[1].open == 2 end)
+    assert.equal(200, fleet:chat("Hello").status)
+    assert.equal(1, fleet:admin("/admin/status").listeners[1].refused)
   end)
 
   it("for coming too slowly: 408", function()

@@ -113,6 +113,7 @@ end
 local function page(self, exchange)
   local path = exchange.request.target:match("^[^?]*")
   self.asked[path] = (self.asked[path] or 0) + 1
+  self.asked_by[path] = exchange.request
   if path == "/health" then
     exchange:reply({ status = self.healthy and 200 or 503, phrase = "Health", body = "" })
   elseif path == "/v1/models" then
@@ -122,7 +123,8 @@ local function page(self, exchange)
     end
     exchange:reply({ body = { object = "list", data = data } })
   elseif path == "/metrics" then
-    exchange:reply({ content_type = "text/plain", body = self.metrics })
+    exchange:reply({ status = self.metrics and 200 or 500, content_type = "text/plain",
+      body = self.metrics or "" })
   else
     return false
   end
@@ -189,7 +191,8 @@ function M.start(options)
     healthy = true,
     exchanges = {},   -- all so far
     taken = 0,
-    asked = {},       -- pages, by path
+    asked = {},       -- how often its pages were, by path
+    asked_by = {},    -- the last request for them
     accepted = 0,     -- connections
     connections = {},
     broken = nil,     -- why a request could not be parsed
