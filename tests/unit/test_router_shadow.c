@@ -649,7 +649,7 @@ static void random_lives(void **state)
     kvr_queue_init(&router->queue, &(struct kvr_queue_options){.max = 8});
     load(router, KVR_ROLE_POLICY, random_row);
     load(router, KVR_ROLE_SPILL, spill_to_last);
-    for (int step = 0; step < 20000; step++) {
+    for (int step = 0; step < 6000; step++) {
         at += kvr_rng_below(&rng, 3 * MS);
         uint64_t dice = kvr_rng_below(&rng, 100);
         make_chain(chain, 16, kvr_rng_below(&rng, 20));
@@ -703,7 +703,7 @@ static void random_lives(void **state)
         evaluated += router->shadows[i].totals.evaluated;
         failed += router->shadows[i].totals.failed;
     }
-    assert_true(submitted > 5000 && evaluated > submitted && failed > 100);
+    assert_true(submitted > 1500 && evaluated > submitted && failed > 30);
     free_router(router);
 }
 
