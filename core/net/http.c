@@ -289,23 +289,35 @@ struct kvr_slice kvr_http_header(const struct kvr_http_head *head, const char *n
     return kvr_slice_make(NULL, 0);
 }
 
+/* By length first: this is asked of every header. */
+static bool is_always_hop_by_hop(struct kvr_slice name)
+{
+    switch (name.len) {
+    case 2:
+        return kvr_slice_is_nocase(name, "te");
+    case 7:
+        return kvr_slice_is_nocase(name, "trailer") || kvr_slice_is_nocase(name, "upgrade");
+    case 10:
+        return kvr_slice_is_nocase(name, "keep-alive") || kvr_slice_is_nocase(name, "connection");
+    case 14:
+        return kvr_slice_is_nocase(name, "content-length");
+    case 16:
+        return kvr_slice_is_nocase(name, "proxy-connection");
+    case 17:
+        return kvr_slice_is_nocase(name, "transfer-encoding");
+    case 18:
+        return kvr_slice_is_nocase(name, "proxy-authenticate");
+    case 19:
+        return kvr_slice_is_nocase(name, "proxy-authorization");
+    default:
+        return false;
+    }
+}
+
 bool kvr_http_is_hop_by_hop(const struct kvr_http_head *head, struct kvr_slice name)
 {
-    static const char *const names[] = {
-        "te",
-        "trailer",
-        "upgrade",
-        "keep-alive",
-        "connection",
-        "content-length",
-        "proxy-connection",
-        "transfer-encoding",
-        "proxy-authorization",
-        "proxy-authenticate",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (kvr_slice_is_nocase(name, names[i]))
-            return true;
+    if (is_always_hop_by_hop(name))
+        return true;
     if (head->connection.len == 0)
         return false;
     for (uint32_t i = 0; i < head->count; i++)

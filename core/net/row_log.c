@@ -8,7 +8,7 @@
 #define DEFAULT_ROTATE_BYTES (256ull << 20)
 #define DEFAULT_KEEP         8
 #define DEFAULT_FLUSH_NS     200000000u
-#define DEFAULT_FLUSH_BYTES  (64u << 10)
+#define DEFAULT_FLUSH_BYTES  (256u << 10)
 #define DEFAULT_BUFFER_BYTES (8u << 20)
 #define KEEP_MAX             1000
 

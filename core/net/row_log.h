@@ -29,7 +29,7 @@ struct kvr_row_log_options {
     uint64_t rotate_bytes; /* default 256 MiB: a file over it becomes file.1 */
     uint32_t keep;         /* rotated files kept; default 8 */
     uint64_t flush_ns;     /* default 200 ms: a row is on its way to the file by then */
-    size_t flush_bytes;    /* default 64 KiB */
+    size_t flush_bytes;    /* default 256 KiB */
     size_t buffer_bytes;   /* rows waiting; default 8 MiB */
 };
 

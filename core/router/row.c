@@ -49,9 +49,7 @@ static void put_thousandths(struct row *row, uint64_t value)
     if (rest == 0)
         return;
     *row->at++ = '.';
-    *row->at++ = (char)('0' + rest / 100);
-    *row->at++ = (char)('0' + rest / 10 % 10);
-    *row->at++ = (char)('0' + rest % 10);
+    row->at = kvr_put_three(row->at, (uint32_t)rest);
 }
 
 #define UINT_FIELD(row, key, value) (PUT(row, ",\"" key "\":"), put_uint(row, value))
