@@ -77,13 +77,15 @@ static bool is_stalled(struct kvr_client *client, size_t unsent, uint64_t now)
     return now - client->since_ns >= client->listener->options.write_stall_ns;
 }
 
+/* Also those that have left while we did not read them, for all that they had sent ahead. */
 static void cut_stalled(struct kvr_listener *listener, uint64_t now)
 {
     KVR_LIST_FOREACH (link, &listener->answering) {
         struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        if (!is_stalled(client, kvr_client_unsent(client), now))
+        bool left = client->stream.paused && kvr_stream_peer_left(&client->stream);
+        if (!left && !is_stalled(client, kvr_client_unsent(client), now))
             continue;
-        listener->counters.timed_out++;
+        listener->counters.timed_out += !left;
         listener->handler.on_gone(listener->handler.context, client);
         kvr_client_abort(client);
     }

@@ -1,5 +1,7 @@
 #include "stream.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 
 #include "check.h"
@@ -108,6 +110,14 @@ void kvr_stream_resume(struct kvr_stream *stream)
         stream->reading = true;
 }
 
+bool kvr_stream_peer_left(const struct kvr_stream *stream)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+    return getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_state != TCP_ESTABLISHED;
+}
+
 static void on_write(uv_write_t *request, int status);
 
 static void send_more(struct kvr_stream *stream)
@@ -149,10 +159,13 @@ static void on_write(uv_write_t *request, int status)
 
 static size_t try_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned count)
 {
-    /* Nothing waits inside libuv, so the socket may be written past it; sendmsg is the shorter way
-     * through the kernel than the writev that libuv would use. uv_buf_t is an iovec on Unix. */
+    /* Nothing waits inside libuv, so the socket may be written past it. send is the shortest way
+     * through the kernel, sendmsg still shorter than the writev that libuv would use. uv_buf_t is
+     * an iovec on Unix. */
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
     struct msghdr message = {.msg_iov = (struct iovec *)bufs, .msg_iovlen = count};
-    ssize_t sent = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = count == 1 ? send(stream->fd, bufs->base, bufs->len, flags)
+                              : sendmsg(stream->fd, &message, flags);
     /* Any failure but a full socket comes back through uv_write, whose callback ends the stream. */
     return sent > 0 ? (size_t)sent : 0;
 }

@@ -62,6 +62,8 @@ void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
 void kvr_stream_start(struct kvr_stream *stream);
 void kvr_stream_pause(struct kvr_stream *stream);
 void kvr_stream_resume(struct kvr_stream *stream);
+/* Has the peer closed or broken the connection? For a paused stream, which hears of neither. */
+bool kvr_stream_peer_left(const struct kvr_stream *stream);
 
 /* Sends all of the buffers, in order, copying what cannot go now. A broken connection is reported
  * by on_end from the loop, not here. At most KVR_STREAM_BUFS buffers. */
