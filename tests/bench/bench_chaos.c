@@ -3,7 +3,7 @@
  * its number alone, so the same numbers do the same in every run; what becomes of it is told.
  *
  *   bench_chaos PORT [--requests N] [--concurrency N] [--seed N] [--abort SHARE] [--hostile]
- *               [--bytes N] [--seconds S] [--hold S] [--out FILE]
+ *               [--bytes N] [--longs SHARE] [--seconds S] [--hold S] [--out FILE]
  *
  * FILE has a line a request: its x-request-id, the phase in which it was to give up (`never`), what
  * it saw (`whole`, `cut` in the middle of an answer, `none` of it, `aborted` by itself,
@@ -43,7 +43,8 @@ struct lane {
     bool abort_due, deaf;
 };
 
-static struct chaos_options options = {.requests = 1000, .seed = 1, .abort = 0.5, .bytes = 600};
+static struct chaos_options options = {
+    .requests = 1000, .seed = 1, .abort = 0.5, .bytes = 600, .longs = 0.02};
 static uint16_t port;
 static unsigned concurrency = 32;
 static double seconds_max = 120, hold_s = 5;
@@ -311,6 +312,8 @@ static bool read_option(const char *name, const char *value)
         options.abort = strtod(value, NULL);
     else if (strcmp(name, "--bytes") == 0)
         options.bytes = strtoul(value, NULL, 10);
+    else if (strcmp(name, "--longs") == 0)
+        options.longs = strtod(value, NULL);
     else if (strcmp(name, "--seconds") == 0)
         seconds_max = strtod(value, NULL);
     else if (strcmp(name, "--hold") == 0)

@@ -12,9 +12,8 @@
 #include "rng.h"
 
 #define PIPELINE_MAX  4
-#define LIKE_SESSIONS 16   /* whose prompts begin alike */
-#define LONG_SHARE    0.02 /* of prompts are LONG_FACTOR as long */
-#define LONG_FACTOR   200
+#define LIKE_SESSIONS 16  /* whose prompts begin alike */
+#define LONG_FACTOR   200 /* how much longer the long prompts are */
 
 enum phase {
     CONNECTED,
@@ -43,6 +42,7 @@ struct chaos_options {
     uint64_t requests, seed;
     double abort; /* share of those that give up */
     size_t bytes; /* of a prompt, on average */
+    double longs; /* share of prompts that are LONG_FACTOR as long */
     bool hostile;
 };
 
@@ -85,7 +85,7 @@ static inline size_t chaos_body(struct chaos_plan *plan, const struct chaos_opti
     uint64_t tokens = phase == MIDWAY || phase == FIRST_BYTE ? 200 : 1;
     tokens += kvr_rng_below(&plan->rng, tokens > 1 ? 200 : 24);
     size_t len = options->bytes / 4 + kvr_rng_below(&plan->rng, options->bytes * 3 / 2 + 1);
-    if (chaos_chance(plan, LONG_SHARE))
+    if (chaos_chance(plan, options->longs))
         len *= LONG_FACTOR;
     size_t at = (size_t)snprintf(to, room,
                                  "{\"model\":\"test-model\",\"stream\":%s,\"max_tokens\":%llu,"
