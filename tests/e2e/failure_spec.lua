@@ -5,6 +5,7 @@ local Fleet = require("e2e.support.fleet")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 local Replica = require("e2e.support.replica")
+local Text = require("e2e.support.text")
 local signal = require("posix.signal")
 
 local chat_request = Fleet.chat_request
@@ -463,6 +464,73 @@ local function ahead_of_its_client(fleet, headers)
   fleet:rows(2) -- it is done
   return client, sent * #PIECE
 end
+
+describe("a replica that has not read all of a request", function()
+  after_each(Fleet.finish)
+
+  local body = Fleet.chat(Text.long(8000000))
+  local request = { path = "/v1/chat/completions", body = body }
+  local refusal = "HTTP/1.1 413 Too Much\r\nContent-Length: 7\r\n\r\ntoo big"
+
+  -- It answers as the head is there; what it does then is `act`.
+  local function answer_early(fleet, act)
+    for _, each in ipairs(fleet.replicas) do
+      each.on_head = function(conn)
+        conn:pause()
+        conn:send(refusal)
+        act(conn)
+      end
+    end
+  end
+
+  for what, act in pairs({
+    ["and waits"] = function() end,
+    ["and closes its side"] = function(conn) conn:half_close() end,
+    ["and resets a little later"] = function(conn)
+      loop.after(0.1, function() conn:reset() end)
+    end,
+  }) do
+    it(("may answer %s: the answer passes, and nothing is run again"):format(what), function()
+      local fleet = start(2)
+      answer_early(fleet, act)
+      local client = fleet:connect()
+      local answer = client:request(request, 10)
+      assert.equal("HTTP/1.1 413 Too Much", answer.start_line)
+      assert.equal("too big", answer:body())
+      local row = fleet:row(1)
+      assert.equal("failed", row.outcome)
+      assert.equal(413, row.status)
+      assert.is_nil(row.moves)
+      -- That connection is not for another request; the client's is.
+      for _, each in ipairs(fleet.replicas) do each.on_head = nil end
+      client:begin(chat_request("Hello"))
+      local exchange = take_any(fleet.replicas)
+      assert.equal(1, exchange.nth)
+      exchange:reply()
+      assert.equal(200, client:finish().status)
+    end)
+  end
+
+  it("may be lost: another one gets all of it", function()
+    local fleet = start(2)
+    local lost
+    for _, each in ipairs(fleet.replicas) do
+      each.on_head = function(conn)
+        if lost then return end
+        lost = each
+        conn:reset()
+      end
+    end
+    local client = fleet:connect()
+    client:begin(request)
+    local exchange = take_any(fleet.replicas, 10)
+    assert.not_equal(lost, exchange.replica)
+    check.same_bytes(body, exchange.body)
+    exchange:reply()
+    assert.equal(200, client:finish().status)
+    assert.same({ lost.name }, fleet:row(1).failed_on)
+  end)
+end)
 
 describe("an error of a replica", function()
   after_each(Fleet.finish)

@@ -162,6 +162,9 @@ function begin(self, conn, early)
     elseif request.done then
       conn.on_bytes = nil
       on_request(self, conn, request)
+    elseif request.headers and self.on_head and not conn.early then
+      conn.early = true
+      self.on_head(conn, request)
     end
   end
   if early ~= "" then conn.on_bytes(early) end
@@ -196,6 +199,7 @@ function M.start(options)
     accepted = 0,     -- connections
     connections = {},
     broken = nil,     -- why a request could not be parsed
+    on_head = nil,    -- called with connection and head of a request whose body is still coming
   }, Replica)
   self.port = options.port or 0
   self:listen()

@@ -1,0 +1,187 @@
+-- `kvroute serve` as a command: without a configuration, with one, with a wrong one, installed.
+local cjson = require("cjson")
+local Fleet = require("e2e.support.fleet")
+local http = require("e2e.support.http")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+local Replica = require("e2e.support.replica")
+local signal = require("posix.signal")
+
+local folder
+local runs
+
+local function begin(argv, directory)
+  runs = runs + 1
+  local path = ("%s/run.%d"):format(folder, runs)
+  return process.start(argv, { out = path .. ".out", err = path .. ".err", directory = directory })
+end
+
+local ANY = { "-l", "127.0.0.1:0", "-s", "admin.listen=127.0.0.1:0" }
+
+-- Starts serve with these arguments behind those for free ports; nil, and its output, if it ends.
+local function serve(arguments, directory, binary)
+  local argv = { binary or Fleet.binary, "serve" }
+  for _, list in ipairs({ ANY, arguments }) do
+    for _, argument in ipairs(list) do argv[#argv + 1] = argument end
+  end
+  local router = begin(argv, directory or folder)
+  loop.wait(function()
+    return router:stdout():find(" admin ", 1, true) or not router:alive()
+  end, 5, "serve to start or to fail")
+  router.address, router.admin = router:stdout():match("kvroute serving on (%S+).* admin (%S+)\n")
+  return router
+end
+
+local function assert_ends(router)
+  router:signal(signal.SIGTERM)
+  assert.same({ "exited", 0 }, { router:wait(5) })
+end
+
+-- It refuses to start: with this code, this in its words, and nothing on standard output.
+local function assert_refuses(router, code, ...)
+  assert.same({ "exited", code }, { router:wait(5) })
+  assert.equal("", router:stdout())
+  for _, words in ipairs({ ... }) do
+    assert.is_truthy(router:stderr():find(words, 1, true), router:stderr())
+  end
+end
+
+local function answered(address, options)
+  local answer
+  loop.wait(function()
+    answer = http.request(address, options)
+    return answer.status == 200
+  end, 3, "an answer")
+  return answer
+end
+
+describe("kvroute serve", function()
+  before_each(function() folder, runs = Fleet.new_folder(), 0 end)
+  after_each(function()
+    Fleet.finish()
+    Fleet.remove_folder(folder)
+  end)
+
+  it("needs no configuration", function()
+    local one, two = Replica.start({ script = Replica.answers() }), Replica.start()
+    local router = serve({ "-r", one.url, "--replica", two.url, "--policy", "p2c" })
+    two.script = Replica.answers()
+    local answer = answered(router.address, Fleet.chat_request("Hello"))
+    assert.equal("p2c", answer:header("x-kvroute-policy"))
+    local status = cjson.decode(http.request(router.admin, { path = "/admin/status" }):body())
+    assert.equal(2, status.replicas.members)
+    assert.equal(cjson.null, status.rows)
+    assert_ends(router)
+  end)
+
+  it("starts without replicas, to be given them later", function()
+    local router = serve({})
+    assert.equal(503, http.request(router.address, { path = "/readyz" }).status)
+    local one = Replica.start({ script = Replica.answers() })
+    local added = http.request(router.admin, { path = "/admin/replicas", body = { url = one.url } })
+    assert.equal(200, added.status)
+    answered(router.address, Fleet.chat_request("Hello"))
+    assert_ends(router)
+  end)
+
+  it("takes kvroute.lua where it is started, and flags over it", function()
+    local one = Replica.start({ script = Replica.answers() })
+    Fleet.write(folder .. "/kvroute.lua", ([[
+policy = "round_robin"
+moves = 1
+replicas = { { url = %q } }
+]]):format(one.url))
+    local router = serve({})
+    local answer = answered(router.address, Fleet.chat_request("Hello"))
+    assert.equal("round_robin", answer:header("x-kvroute-policy"))
+    assert_ends(router)
+    router = serve({ "-p", "p2c", "-s", "headers=true" })
+    answer = answered(router.address, Fleet.chat_request("Hello"))
+    assert.equal("p2c", answer:header("x-kvroute-policy"))
+    assert_ends(router)
+  end)
+
+  it("listens on several addresses, of both families", function()
+    local one = Replica.start({ script = Replica.answers() })
+    Fleet.write(folder .. "/kvroute.lua", ([[
+listen = { "127.0.0.1:0", "127.0.0.1:0", "[::1]:0" }
+admin = { listen = "127.0.0.1:0" }
+replicas = { { url = %q } }
+]]):format(one.url))
+    local router = begin({ Fleet.binary, "serve" }, folder)
+    local first, second, third =
+      router:wait_line("serving on (127.0.0.1:%d+) (127.0.0.1:%d+) (%[::1%]:%d+) admin", 5)
+    assert.not_equal(first, second)
+    answered(first, Fleet.chat_request("Hello"))
+    answered(second, Fleet.chat_request("Hello"))
+    local curl = begin({ "curl", "-s", ("http://%s/healthz"):format(third) })
+    curl:wait(5)
+    assert.equal("ok\n", curl:stdout())
+    assert_ends(router)
+  end)
+
+  it("knows a replica by a name that resolves, and calls it so", function()
+    local one = Replica.start({ script = Replica.answers() })
+    local router = serve({ "-r", "http://localhost:" .. one.port .. "/" })
+    local answer = answered(router.address, Fleet.chat_request("Hello"))
+    assert.equal("localhost:" .. one.port, answer:header("x-kvroute-replica"))
+    assert.equal("localhost:" .. one.port, one:take().request:header("host"))
+    assert_ends(router)
+  end)
+
+  it("tells what is wrong with a setting: key, value, line", function()
+    local function refused(text, ...)
+      Fleet.write(folder .. "/wrong.lua", text)
+      assert_refuses(serve({ "--config", folder .. "/wrong.lua" }), 2, ...)
+    end
+    refused('policy = "p2c"\npolcy = "x"\n', "wrong.lua:2: polcy", "policy?")
+    refused("\n\nmoves = 99\n", "wrong.lua:3: moves", "99")
+    refused('replicas = {\n { url = "ftp://x" },\n}\n', "wrong.lua:2: replicas.1.url", '"ftp://x"')
+    refused("health = { interval_ms = '5' }\n", "wrong.lua:1: health.interval_ms", '"5"')
+    refused("moves = = 2\n", "wrong.lua:1: ")
+    refused('admin = { listen = "0.0.0.0:0" }\n', "admin.token")
+    assert_refuses(serve({ "--config", folder .. "/none.lua" }), 2, "none.lua")
+    assert_refuses(serve({ "-s", "moves=many" }), 2, "moves", "many")
+    assert_refuses(serve({ "-s", "moves" }), 2, "KEY=VALUE")
+    assert_refuses(serve({ "--no-such-flag" }), 2, "--no-such-flag")
+    assert_refuses(serve({ "-p", "no_such_policy" }), 1, "no_such_policy")
+    assert_refuses(serve({ "-r", "http://no-such-host.invalid:80" }), 1, "no-such-host.invalid")
+  end)
+
+  it("does not share a port", function()
+    local router = serve({})
+    local second = begin({ Fleet.binary, "serve", "-l", router.address, "-s",
+      "admin.listen=127.0.0.1:0" }, folder)
+    assert_refuses(second, 1, router.address)
+    assert_ends(router)
+  end)
+
+  it("explains itself", function()
+    for words, pattern in pairs({
+      ["serve --help"] = "--config", ["--help"] = "serve", ["--version"] = "kvroute %d",
+      ["serve --help-config"] = "replicas%[i%]%.url .*timeouts%.drain_ms",
+    }) do
+      local argv = { Fleet.binary }
+      for word in words:gmatch("%S+") do argv[#argv + 1] = word end
+      local program = begin(argv)
+      assert.same({ "exited", 0 }, { program:wait(5) })
+      assert.is_truthy(program:stdout():find(pattern), words)
+      assert.equal("", program:stderr())
+    end
+    assert_refuses(begin({ Fleet.binary }), 2, "Usage:")
+    assert_refuses(begin({ Fleet.binary, "no-such-command" }), 2, "no-such-command")
+  end)
+
+  it("installed, works from anywhere", function()
+    local prefix = folder .. "/prefix"
+    local install = begin({ "cmake", "--install", Fleet.build, "--prefix", prefix })
+    assert.same({ "exited", 0 }, { install:wait(20) })
+    local one = Replica.start({ script = Replica.answers() })
+    local router = serve({ "-r", one.url, "-s", "spill=tokens" }, "/", prefix .. "/bin/kvroute")
+    answered(router.address, Fleet.chat_request("Hello"))
+    local scripts = cjson.decode(http.request(router.admin, { path = "/admin/scripts" }):body())
+    assert.equal(prefix .. "/share/kvroute/policies", scripts.policies_dir)
+    assert.is_true(Fleet.exists(prefix .. "/share/kvroute/lua"))
+    assert_ends(router)
+  end)
+end)
