@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "lanes.h"
 
 /* A run of pairs to look through: the places of a block, or one line. */
 struct pairs {
@@ -45,26 +46,17 @@ uint64_t kvr_beliefs_bytes(const struct kvr_beliefs *beliefs)
            beliefs->tenancies.replicas_max * sizeof(uint16_t);
 }
 
-/* The first overflow line of the block; 0: it has none. */
-static inline uint32_t head_line(const struct kvr_block *block)
-{
-    return block->tenancies[KVR_BLOCK_HOLDERS - 1] == KVR_HOLDER_OVERFLOW
-               ? block->stamps[KVR_BLOCK_HOLDERS - 1]
-               : 0;
-}
-
-static struct pairs pairs_of_block(const struct kvr_beliefs *beliefs, uint32_t number)
+static inline struct pairs pairs_of_block(const struct kvr_beliefs *beliefs, uint32_t number)
 {
     struct kvr_block *block = &beliefs->blocks[number];
-    uint32_t count = 0;
-    while (count < KVR_BLOCK_HOLDERS && block->tenancies[count] != KVR_TENANCY_NONE)
-        count++;
-    if (head_line(block))
+    uint32_t empty = kvr_lanes_naming(block->tenancies, KVR_TENANCY_NONE);
+    uint32_t count = (uint32_t)__builtin_ctz(empty | 1u << KVR_BLOCK_HOLDERS);
+    if (kvr_block_overflow(block))
         count--;
     return (struct pairs){block->tenancies, block->stamps, number * KVR_BLOCK_HOLDERS, count};
 }
 
-static struct pairs pairs_of_line(const struct kvr_beliefs *beliefs, uint32_t number)
+static inline struct pairs pairs_of_line(const struct kvr_beliefs *beliefs, uint32_t number)
 {
     struct kvr_overflow_line *line = &beliefs->lines[number];
     uint32_t count = 0;
@@ -140,7 +132,7 @@ static void set_head_line(struct kvr_beliefs *beliefs, uint32_t block, uint32_t 
 /* The head line of the block has become empty. */
 static void free_head_line(struct kvr_beliefs *beliefs, uint32_t block)
 {
-    uint32_t number = head_line(&beliefs->blocks[block]);
+    uint32_t number = kvr_block_overflow(&beliefs->blocks[block]);
     set_head_line(beliefs, block, beliefs->lines[number].next);
     beliefs->lines[number].next = beliefs->lines_free;
     beliefs->lines_free = number;
@@ -155,7 +147,7 @@ void kvr_belief_remove(struct kvr_beliefs *beliefs, uint32_t place)
         kvr_belief_order_remove(&beliefs->order, tenancy_of_pair(beliefs, place), place);
     beliefs->pairs--;
     /* The last pair fills the hole, so that pairs stay dense. */
-    uint32_t line = head_line(&beliefs->blocks[block]);
+    uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);
     struct pairs last = line ? pairs_of_line(beliefs, line) : pairs_of_block(beliefs, block);
     uint32_t last_place = last.base + last.count - 1;
     if (last_place != place)
@@ -170,7 +162,7 @@ void kvr_belief_remove(struct kvr_beliefs *beliefs, uint32_t place)
 /* A place for one more pair of the block; KVR_NO_PLACE when the overflow is used up. */
 static uint32_t new_place(struct kvr_beliefs *beliefs, uint32_t block)
 {
-    uint32_t line = head_line(&beliefs->blocks[block]);
+    uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);
     struct pairs pairs = line ? pairs_of_line(beliefs, line) : pairs_of_block(beliefs, block);
     if (pairs.count < (line ? KVR_LINE_HOLDERS : KVR_BLOCK_HOLDERS))
         return pairs.base + pairs.count;
@@ -193,7 +185,8 @@ static uint32_t stalest(const struct kvr_beliefs *beliefs, uint32_t block)
 {
     uint32_t best = KVR_NO_PLACE, best_age = 0;
     struct pairs pairs = pairs_of_block(beliefs, block);
-    for (uint32_t line = head_line(&beliefs->blocks[block]);; line = beliefs->lines[line].next) {
+    for (uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);;
+         line = beliefs->lines[line].next) {
         for (uint32_t i = 0; i < pairs.count; i++) {
             uint32_t age = beliefs->clock.next - pairs.stamps[i];
             if (age > best_age) {
@@ -255,7 +248,7 @@ static bool prune_and_refresh(struct kvr_beliefs *beliefs, uint32_t block, uint1
                               uint32_t stamp)
 {
     bool found = false;
-    for (uint32_t line = head_line(&beliefs->blocks[block]); line;) {
+    for (uint32_t line = kvr_block_overflow(&beliefs->blocks[block]); line;) {
         uint32_t next = beliefs->lines[line].next; /* the line may be freed */
         found |= prune_pairs(beliefs, pairs_of_line(beliefs, line), tenancy, stamp);
         line = next;
@@ -282,7 +275,8 @@ uint32_t kvr_belief_find(const struct kvr_beliefs *beliefs, uint32_t block, uint
     if (tenancy == KVR_TENANCY_NONE)
         return KVR_NO_PLACE;
     struct pairs pairs = pairs_of_block(beliefs, block);
-    for (uint32_t line = head_line(&beliefs->blocks[block]);; line = beliefs->lines[line].next) {
+    for (uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);;
+         line = beliefs->lines[line].next) {
         for (uint32_t i = 0; i < pairs.count; i++) {
             if (pairs.tenancies[i] == tenancy)
                 return pairs.base + i;
@@ -296,7 +290,8 @@ uint32_t kvr_belief_find(const struct kvr_beliefs *beliefs, uint32_t block, uint
 bool kvr_belief_any(const struct kvr_beliefs *beliefs, uint32_t block)
 {
     struct pairs pairs = pairs_of_block(beliefs, block);
-    for (uint32_t line = head_line(&beliefs->blocks[block]);; line = beliefs->lines[line].next) {
+    for (uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);;
+         line = beliefs->lines[line].next) {
         for (uint32_t i = 0; i < pairs.count; i++) {
             if (kvr_belief_live(beliefs, pairs.tenancies[i], pairs.stamps[i]))
                 return true;
@@ -307,61 +302,46 @@ bool kvr_belief_any(const struct kvr_beliefs *beliefs, uint32_t block)
     }
 }
 
-void kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t block)
+/* The pair ends with its block. Returns whether it was live. */
+static inline bool count_end(struct kvr_beliefs *beliefs, uint16_t tenancy, uint32_t stamp)
 {
+    bool live = kvr_belief_live(beliefs, tenancy, stamp);
+    if (live)
+        beliefs->counters.evicted++;
+    else
+        count_lapsed(beliefs, tenancy);
+    return live;
+}
+
+/* Drops pairs that nothing but their block knows of: no order to take them out of one by one. */
+static bool clear_pairs(struct kvr_beliefs *beliefs, struct pairs pairs)
+{
+    bool any = false;
+    for (uint32_t i = pairs.count; i-- > 0;) {
+        uint16_t tenancy = pairs.tenancies[i];
+        pairs.tenancies[i] = KVR_TENANCY_NONE;
+        any |= count_end(beliefs, tenancy, pairs.stamps[i]);
+        kvr_tenancy_release(&beliefs->tenancies, tenancy);
+    }
+    beliefs->pairs -= pairs.count;
+    return any;
+}
+
+bool kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t block)
+{
+    bool any = false;
+    bool ordered = kvr_belief_order_kept(&beliefs->order);
     for (;;) {
-        uint32_t line = head_line(&beliefs->blocks[block]);
+        uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);
         struct pairs pairs = line ? pairs_of_line(beliefs, line) : pairs_of_block(beliefs, block);
+        if (!line && !ordered) {
+            any |= clear_pairs(beliefs, pairs);
+            return any;
+        }
         if (pairs.count == 0)
-            return;
-        uint16_t tenancy = pairs.tenancies[pairs.count - 1];
-        if (kvr_belief_live(beliefs, tenancy, pairs.stamps[pairs.count - 1]))
-            beliefs->counters.evicted++;
-        else
-            count_lapsed(beliefs, tenancy);
-        kvr_belief_remove(beliefs, pairs.base + pairs.count - 1);
-    }
-}
-
-static uint32_t advance_pairs(const struct kvr_beliefs *beliefs, const uint16_t *tenancies,
-                              const uint32_t *stamps, uint32_t places, uint32_t depth)
-{
-    uint32_t further = 0;
-    for (uint32_t i = 0; i < places && tenancies[i] != KVR_TENANCY_NONE; i++) {
-        struct kvr_tenancy *tenancy = &beliefs->tenancies.items[tenancies[i]];
-        if (tenancy->reach == depth && kvr_stamp_fresh(&beliefs->clock, stamps[i])) {
-            tenancy->reach = depth + 1;
-            further++;
-        }
-    }
-    return further;
-}
-
-uint32_t kvr_belief_advance(const struct kvr_beliefs *beliefs, uint32_t block, uint32_t depth)
-{
-    const struct kvr_block *b = &beliefs->blocks[block];
-    uint32_t line = head_line(b);
-    uint32_t further = advance_pairs(beliefs, b->tenancies, b->stamps,
-                                     line ? KVR_BLOCK_HOLDERS - 1 : KVR_BLOCK_HOLDERS, depth);
-    for (; line; line = beliefs->lines[line].next)
-        further += advance_pairs(beliefs, beliefs->lines[line].tenancies,
-                                 beliefs->lines[line].stamps, KVR_LINE_HOLDERS, depth);
-    return further;
-}
-
-uint32_t kvr_belief_begin(const struct kvr_beliefs *beliefs, uint32_t block, uint16_t *alive)
-{
-    uint32_t count = 0;
-    struct pairs pairs = pairs_of_block(beliefs, block);
-    for (uint32_t line = head_line(&beliefs->blocks[block]);; line = beliefs->lines[line].next) {
-        for (uint32_t i = 0; i < pairs.count; i++) {
-            if (kvr_belief_live(beliefs, pairs.tenancies[i], pairs.stamps[i])) {
-                alive[count++] = pairs.tenancies[i];
-                beliefs->tenancies.items[pairs.tenancies[i]].reach = 1;
-            }
-        }
-        if (!line)
-            return count;
-        pairs = pairs_of_line(beliefs, line);
+            return any;
+        uint32_t last = pairs.count - 1;
+        any |= count_end(beliefs, pairs.tenancies[last], pairs.stamps[last]);
+        kvr_belief_remove(beliefs, pairs.base + last);
     }
 }

@@ -7,6 +7,11 @@
  * pair is live while its stamp is fresh and its tenancy has not ended. Lapsed pairs are dropped
  * when their block is admitted again or goes.
  *
+ * Along a chain the stamps of one holder fall with depth: whoever is sent a block is sent those
+ * before it too, and they take later stamps. So a holder that is fresh in one block of a chain is
+ * fresh in all blocks before it that it holds. (Two prompts with one hash may break that; then a
+ * belief lasts as long as the one before or behind it in the chain.)
+ *
  * A place, the name of a pair (belief_order.h), is good until the next change of its block. */
 #ifndef KVR_BELIEF_H
 #define KVR_BELIEF_H
@@ -80,8 +85,8 @@ void kvr_belief_remove(struct kvr_beliefs *beliefs, uint32_t place);
 bool kvr_belief_any(const struct kvr_beliefs *beliefs, uint32_t block);
 /* Drops the lapsed pairs of the block. */
 void kvr_belief_prune(struct kvr_beliefs *beliefs, uint32_t block);
-/* The block goes: drops every pair of it. */
-void kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t block);
+/* The block goes: drops every pair of it. Returns whether anybody was believed to hold it. */
+bool kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t block);
 
 static inline bool kvr_belief_live(const struct kvr_beliefs *beliefs, uint16_t tenancy,
                                    uint32_t stamp)
@@ -89,13 +94,5 @@ static inline bool kvr_belief_live(const struct kvr_beliefs *beliefs, uint16_t t
     return kvr_stamp_fresh(&beliefs->clock, stamp) &&
            beliefs->tenancies.items[tenancy].replica != KVR_TENANCY_ENDED;
 }
-
-/* One step of a match: of the tenancies that reach to `depth`, those that hold this block too reach
- * one further. Returns how many. */
-uint32_t kvr_belief_advance(const struct kvr_beliefs *beliefs, uint32_t block, uint32_t depth);
-
-/* Begins a match: every live holder of the block reaches to 1. They are listed in `alive`, which
- * has room for every slot. Returns how many. */
-uint32_t kvr_belief_begin(const struct kvr_beliefs *beliefs, uint32_t block, uint16_t *alive);
 
 #endif

@@ -23,4 +23,12 @@ struct kvr_block {
 
 _Static_assert(sizeof(struct kvr_block) == 64, "a block is one cache line");
 
+/* The first overflow line of the block; 0: it has none. */
+static inline uint32_t kvr_block_overflow(const struct kvr_block *block)
+{
+    return block->tenancies[KVR_BLOCK_HOLDERS - 1] == KVR_HOLDER_OVERFLOW
+               ? block->stamps[KVR_BLOCK_HOLDERS - 1]
+               : 0;
+}
+
 #endif

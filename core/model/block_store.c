@@ -1,5 +1,6 @@
 #include "block_store.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "check.h"
@@ -31,6 +32,32 @@ void kvr_block_store_deinit(struct kvr_block_store *store)
     memset(store, 0, sizeof *store);
 }
 
+/* Goes on from block `last` as long as the order's next block lies next in the slab and has the
+ * next key: no table is asked, and the processor has fetched the lines before it is told to. Where
+ * the next block lies elsewhere it stops, because each such step could wait for memory by itself,
+ * and table lookups wait together. Returns how many keys it found. */
+static uint32_t follow(const struct kvr_block_store *store, uint32_t last, const uint64_t *keys,
+                       uint32_t count, uint32_t *numbers)
+{
+    const struct kvr_block *block = &store->blocks[last];
+    uint32_t step = block->older - last;
+    if (step != 1 && step != UINT32_MAX)
+        return 0;
+    /* Downwards it must end before block 0, which is none. Upwards the order ends in time. */
+    if (step == UINT32_MAX && count >= last)
+        count = last - 1;
+    ptrdiff_t next = (int32_t)step;
+    uint32_t found = 0;
+    for (; found < count; found++) {
+        if (block->older != last + step || block[next].key != keys[found])
+            break;
+        block += next;
+        last += step;
+        numbers[found] = last;
+    }
+    return found;
+}
+
 static void prefetch_buckets(const struct kvr_block_table *table, const uint64_t *keys,
                              uint32_t count)
 {
@@ -56,15 +83,50 @@ static void find_batch(const struct kvr_block_store *store, const uint64_t *keys
     }
 }
 
-void kvr_block_store_find(const struct kvr_block_store *store, const uint64_t *keys, uint32_t count,
-                          uint32_t ahead, uint32_t *numbers)
+static inline uint32_t smaller(uint32_t a, uint32_t b)
 {
-    for (uint32_t at = 0; at < count; at += BATCH) {
-        uint32_t left = count - at;
-        uint32_t batch = left < BATCH ? left : BATCH;
-        uint32_t next = left - batch + ahead;
-        prefetch_buckets(&store->table, keys + at + batch, next < BATCH ? next : BATCH);
-        find_batch(store, keys + at, batch, numbers + at);
+    return a < b ? a : b;
+}
+
+uint32_t kvr_block_store_find_leading(const struct kvr_block_store *store, const uint64_t *keys,
+                                      uint32_t count, uint32_t before, uint32_t *numbers)
+{
+    /* A block that the table finds probably leads to the next ones, so at first the table is asked
+     * for one key; for more where that has turned out wrong. */
+    uint32_t batch = 1;
+    uint32_t found = 0;
+    while (found < count) {
+        if (before)
+            found += follow(store, before, keys + found, count - found, numbers + found);
+        uint32_t until = found + smaller(batch, count - found);
+        batch = smaller(4 * batch, BATCH);
+        find_batch(store, keys + found, until - found, numbers + found);
+        while (found < until && numbers[found])
+            found++;
+        if (found < until) {
+            /* The rest will be admitted: its buckets can come while somebody decides where. */
+            prefetch_buckets(&store->table, keys + until, smaller(BATCH, count - until));
+            break;
+        }
+        before = found ? numbers[found - 1] : before;
+    }
+    return found;
+}
+
+void kvr_block_store_find(const struct kvr_block_store *store, const uint64_t *keys, uint32_t count,
+                          uint32_t before, uint32_t *numbers)
+{
+    uint32_t batch = before ? 1 : BATCH;
+    for (uint32_t at = 0; at < count;) {
+        if (before)
+            at += follow(store, before, keys + at, count - at, numbers + at);
+        uint32_t until = at + smaller(batch, count - at);
+        batch = smaller(4 * batch, BATCH);
+        if (batch == BATCH)
+            prefetch_buckets(&store->table, keys + until, smaller(BATCH, count - until));
+        find_batch(store, keys + at, until - at, numbers + at);
+        at = until;
+        before = at ? numbers[at - 1] : 0;
     }
 }
 
@@ -94,11 +156,57 @@ uint32_t kvr_block_store_take(struct kvr_block_store *store, uint64_t key)
     return number;
 }
 
+uint32_t kvr_block_store_unlink_chain(struct kvr_block_store *store, uint32_t *numbers,
+                                      uint32_t len)
+{
+    struct kvr_block *blocks = store->blocks;
+    uint32_t strangers = 0;
+    for (uint32_t i = 0; i < len;) {
+        uint32_t number = numbers[i];
+        if (number == 0 || !kvr_block_store_linked(store, number)) {
+            numbers[i++] = 0;
+            strangers++;
+            continue;
+        }
+        /* Blocks that follow each other in the order too are cut out of it in one piece. */
+        uint32_t newer = blocks[number].newer;
+        uint32_t older = number;
+        do {
+            struct kvr_block *block = &blocks[older];
+            block->newer = older;
+            older = block->older;
+            i++;
+        } while (i < len && numbers[i] == older && older);
+        blocks[newer].older = older;
+        blocks[older].newer = newer;
+    }
+    store->count -= len - strangers;
+    return strangers;
+}
+
+void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *numbers,
+                                uint32_t len)
+{
+    struct kvr_block *blocks = store->blocks;
+    uint32_t newest = blocks[0].older;
+    for (uint32_t i = len; i-- > 0;) {
+        blocks[newest].newer = numbers[i];
+        blocks[numbers[i]].older = newest;
+        newest = numbers[i];
+    }
+    blocks[newest].newer = 0;
+    blocks[0].older = newest;
+    store->count += len;
+}
+
 void kvr_block_store_release(struct kvr_block_store *store, uint32_t number)
 {
     struct kvr_block *block = &store->blocks[number];
     KVR_CHECK(number != 0 && block->tenancies[0] == 0);
-    kvr_block_store_unlink(store, number);
+    store->blocks[block->newer].older = block->older;
+    store->blocks[block->older].newer = block->newer;
+    block->newer = number;
+    store->count--;
     kvr_block_table_remove(&store->table, kvr_block_table_hash(&store->table, block->key), number);
     block->older = store->free;
     store->free = number;

@@ -3,6 +3,10 @@
  *
  *   newest  block 0 .older -> 7 -> 3 -> 12 -> ... -> 5 -> block 0   oldest = block 0 .newer
  *
+ * A prompt that comes again is found along that order: its blocks were taken together, so they lie
+ * in a row, and admitted together, so they follow each other. Only its first block, and where two
+ * admissions meet, are looked up in the table.
+ *
  * Who holds a block is not this module's concern (belief.h). */
 #ifndef KVR_BLOCK_STORE_H
 #define KVR_BLOCK_STORE_H
@@ -29,16 +33,27 @@ void kvr_block_store_deinit(struct kvr_block_store *store);
 /* Bytes of a store for that many blocks. */
 uint64_t kvr_block_store_bytes(uint32_t blocks_max);
 
-/* The block of each key, or 0. `ahead` keys behind them will be asked for next: their lines are on
- * their way when this returns. */
+/* Finds the blocks of a chain as far as it is there. `before` is the block of the key before these,
+ * 0 at a chain's beginning. Returns how many leading keys have a block: `numbers` has those, and a
+ * 0 for the key that ended it, and nothing behind that. */
+uint32_t kvr_block_store_find_leading(const struct kvr_block_store *store, const uint64_t *keys,
+                                      uint32_t count, uint32_t before, uint32_t *numbers);
+/* Finds the block of every key, or 0. */
 void kvr_block_store_find(const struct kvr_block_store *store, const uint64_t *keys, uint32_t count,
-                          uint32_t ahead, uint32_t *numbers);
+                          uint32_t before, uint32_t *numbers);
 
 /* The `count` oldest blocks will be released next: fetches what that touches. */
 void kvr_block_store_fetch_oldest(const struct kvr_block_store *store, uint32_t count);
 
 /* A new block with that key, not in the order yet, without holders. There must be room. */
 uint32_t kvr_block_store_take(struct kvr_block_store *store, uint64_t key);
+/* Takes the blocks of a chain out of the order. A number that is not in it, because it is 0 or came
+ * before, becomes 0. Returns how many those are. */
+uint32_t kvr_block_store_unlink_chain(struct kvr_block_store *store, uint32_t *numbers,
+                                      uint32_t len);
+/* Puts blocks that are not in the order at its new end, the last one first. */
+void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *numbers,
+                                uint32_t len);
 /* Forgets a block that is in the order and has no holders. */
 void kvr_block_store_release(struct kvr_block_store *store, uint32_t number);
 
@@ -50,26 +65,6 @@ static inline uint32_t kvr_block_store_oldest(const struct kvr_block_store *stor
 static inline bool kvr_block_store_linked(const struct kvr_block_store *store, uint32_t number)
 {
     return store->blocks[number].newer != number;
-}
-
-static inline void kvr_block_store_unlink(struct kvr_block_store *store, uint32_t number)
-{
-    struct kvr_block *block = &store->blocks[number];
-    store->blocks[block->newer].older = block->older;
-    store->blocks[block->older].newer = block->newer;
-    block->newer = number;
-    store->count--;
-}
-
-static inline void kvr_block_store_link_newest(struct kvr_block_store *store, uint32_t number)
-{
-    struct kvr_block *ends = &store->blocks[0];
-    struct kvr_block *block = &store->blocks[number];
-    block->newer = 0;
-    block->older = ends->older;
-    store->blocks[ends->older].newer = number;
-    ends->older = number;
-    store->count++;
 }
 
 #endif

@@ -5,10 +5,6 @@
 
 #include "check.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 static uint64_t bucket_count(uint32_t blocks_max)
 {
     return blocks_max / KVR_BUCKET_BLOCKS + 1;
@@ -37,55 +33,9 @@ void kvr_block_table_deinit(struct kvr_block_table *table)
     memset(table, 0, sizeof *table);
 }
 
-/* The low bits of the hash, which the choice of the bucket leaves nearly alone. */
-static inline uint32_t tag_of(const struct kvr_block_table *table, uint64_t hash)
-{
-    return (uint32_t)hash & (UINT32_MAX >> table->number_bits);
-}
-
 static inline uint32_t entry_of(const struct kvr_block_table *table, uint64_t hash, uint32_t number)
 {
-    return tag_of(table, hash) << table->number_bits | number;
-}
-
-/* One bit for each place whose tag fits. Empty places have tag 0, so a set bit may mean nothing. */
-static inline uint32_t places_with_tag(const struct kvr_bucket *bucket, uint32_t tag,
-                                       uint32_t number_bits)
-{
-    uint32_t places = 0;
-#if defined(__SSE2__)
-    __m128i wanted = _mm_set1_epi32((int)tag);
-    __m128i shift = _mm_cvtsi32_si128((int)number_bits);
-    for (int i = 0; i < 4; i++) {
-        __m128i four = _mm_load_si128((const __m128i *)(const void *)bucket + i);
-        __m128i equal = _mm_cmpeq_epi32(_mm_srl_epi32(four, shift), wanted);
-        places |= (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(equal)) << (4 * i);
-    }
-    places &= (1u << KVR_BUCKET_ENTRIES) - 1;
-#else
-    for (uint32_t i = 0; i < KVR_BUCKET_ENTRIES; i++)
-        places |= (uint32_t)(bucket->entries[i] >> number_bits == tag) << i;
-#endif
-    return places;
-}
-
-uint32_t kvr_block_table_guess(const struct kvr_block_table *table, uint64_t hash)
-{
-    uint32_t number_mask = (1u << table->number_bits) - 1;
-    uint64_t at = kvr_block_table_bucket(table, hash);
-    for (uint64_t walked = 0; walked < table->bucket_count; walked++) {
-        const struct kvr_bucket *bucket = &table->buckets[at];
-        uint32_t places = places_with_tag(bucket, tag_of(table, hash), table->number_bits);
-        for (; places; places &= places - 1) {
-            uint32_t number = bucket->entries[__builtin_ctz(places)] & number_mask;
-            if (number)
-                return number;
-        }
-        if (bucket->passed == 0)
-            return 0;
-        at = at + 1 == table->bucket_count ? 0 : at + 1;
-    }
-    return 0;
+    return kvr_block_table_tag(table, hash) << table->number_bits | number;
 }
 
 uint32_t kvr_block_table_find(const struct kvr_block_table *table, const struct kvr_block *blocks,
@@ -95,7 +45,8 @@ uint32_t kvr_block_table_find(const struct kvr_block_table *table, const struct 
     uint64_t at = kvr_block_table_bucket(table, hash);
     for (uint64_t walked = 0; walked < table->bucket_count; walked++) {
         const struct kvr_bucket *bucket = &table->buckets[at];
-        uint32_t places = places_with_tag(bucket, tag_of(table, hash), table->number_bits);
+        uint32_t places =
+            kvr_bucket_places(bucket, kvr_block_table_tag(table, hash), table->number_bits);
         for (; places; places &= places - 1) {
             uint32_t number = bucket->entries[__builtin_ctz(places)] & number_mask;
             if (number && blocks[number].key == key)
@@ -116,7 +67,7 @@ static void replace_first(struct kvr_block_table *table, uint64_t hash, uint32_t
     uint64_t at = kvr_block_table_bucket(table, hash);
     for (uint64_t walked = 0; walked < table->bucket_count; walked++) {
         struct kvr_bucket *bucket = &table->buckets[at];
-        uint32_t places = places_with_tag(bucket, wanted, 0);
+        uint32_t places = kvr_bucket_places(bucket, wanted, 0);
         if (places) {
             bucket->entries[__builtin_ctz(places)] = value;
             return;

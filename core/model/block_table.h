@@ -15,6 +15,10 @@
 #include "block.h"
 #include "pages.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #define KVR_BUCKET_ENTRIES 15u
 #define KVR_BUCKET_BLOCKS  10u /* blocks a bucket at the cap: one in 20 buckets is then full */
 
@@ -55,9 +59,56 @@ static inline void kvr_block_table_prefetch(const struct kvr_block_table *table,
     __builtin_prefetch(&table->buckets[kvr_block_table_bucket(table, hash)], 1);
 }
 
+/* The low bits of the hash, which the choice of the bucket leaves nearly alone. */
+static inline uint32_t kvr_block_table_tag(const struct kvr_block_table *table, uint64_t hash)
+{
+    return (uint32_t)hash & (UINT32_MAX >> table->number_bits);
+}
+
+/* One bit for each place whose tag fits. Empty places have tag 0, so a set bit may mean nothing. */
+static inline uint32_t kvr_bucket_places(const struct kvr_bucket *bucket, uint32_t tag,
+                                         uint32_t number_bits)
+{
+    uint32_t places = 0;
+#if defined(__SSE2__)
+    __m128i wanted = _mm_set1_epi32((int)tag);
+    __m128i shift = _mm_cvtsi32_si128((int)number_bits);
+    const __m128i *four = (const __m128i *)(const void *)bucket;
+    __m128i a = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_load_si128(four), shift), wanted);
+    __m128i b = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_load_si128(four + 1), shift), wanted);
+    __m128i c = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_load_si128(four + 2), shift), wanted);
+    __m128i d = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_load_si128(four + 3), shift), wanted);
+    __m128i all = _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+    places = (uint32_t)_mm_movemask_epi8(all) & ((1u << KVR_BUCKET_ENTRIES) - 1);
+#else
+    for (uint32_t i = 0; i < KVR_BUCKET_ENTRIES; i++)
+        places |= (uint32_t)(bucket->entries[i] >> number_bits == tag) << i;
+#endif
+    return places;
+}
+
 /* A block that may have that hash, without looking at it; 0: there is none. Right but for one in
  * 2^8 or rarer, when only kvr_block_table_find can tell. */
-uint32_t kvr_block_table_guess(const struct kvr_block_table *table, uint64_t hash);
+static inline uint32_t kvr_block_table_guess(const struct kvr_block_table *table, uint64_t hash)
+{
+    uint32_t number_mask = (1u << table->number_bits) - 1;
+    uint64_t at = kvr_block_table_bucket(table, hash);
+    for (uint64_t walked = 0; walked < table->bucket_count; walked++) {
+        const struct kvr_bucket *bucket = &table->buckets[at];
+        uint32_t tag = kvr_block_table_tag(table, hash);
+        uint32_t places = kvr_bucket_places(bucket, tag, table->number_bits);
+        for (; places; places &= places - 1) {
+            uint32_t number = bucket->entries[__builtin_ctz(places)] & number_mask;
+            if (number)
+                return number;
+        }
+        if (bucket->passed == 0)
+            return 0;
+        at = at + 1 == table->bucket_count ? 0 : at + 1;
+    }
+    return 0;
+}
+
 /* The block with that key, or 0. */
 uint32_t kvr_block_table_find(const struct kvr_block_table *table, const struct kvr_block *blocks,
                               uint64_t hash, uint64_t key);

@@ -2,12 +2,16 @@
 
 #include <string.h>
 
+#include "belief_claim.h"
+#include "belief_walk.h"
 #include "check.h"
 #include "memory.h"
 #include "replica.h"
 
-#define NO_CAP       UINT32_MAX
-#define LOOKUP_BATCH 16u
+#define NO_CAP UINT32_MAX
+/* Blocks that are gone over together: 8 KiB of them, which stay in the nearest cache in between. */
+#define STRETCH     128u
+#define EVICT_BATCH 16u
 
 /* Sizes: what a block costs, and what is set aside whatever the number of blocks. */
 
@@ -96,25 +100,39 @@ void kvr_prefix_index_deinit(struct kvr_prefix_index *index)
     memset(index, 0, sizeof *index);
 }
 
-/* Looks up the chain from where `found` ends up to `until`, exclusive. */
-static void find_until(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t len,
-                       uint32_t until)
-{
-    uint32_t from = index->found_len;
-    if (until <= from)
-        return;
-    kvr_block_store_find(&index->store, chain + from, until - from, len - until,
-                         index->found + from);
-    index->found_len = until;
-    index->found_last = chain[until - 1];
-}
-
 /* Is what `found` knows about this chain? Equal keys stand for equal prefixes. */
 static void begin_find(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t len)
 {
     uint32_t known = index->found_len;
     if (known > len || (known && chain[known - 1] != index->found_last))
         index->found_len = 0;
+}
+
+/* Looks up the chain from where `found` ends up to `until`, exclusive, or to the first key that is
+ * not there, which is known then too. Returns how many leading blocks are there. */
+static uint32_t find_leading(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t until)
+{
+    uint32_t from = index->found_len;
+    uint32_t before = from ? index->found[from - 1] : 0;
+    if (from && !before)
+        return from - 1;
+    if (from == until)
+        return from;
+    uint32_t there = from + kvr_block_store_find_leading(&index->store, chain + from, until - from,
+                                                         before, index->found + from);
+    index->found_len = smaller(there + 1, until);
+    index->found_last = chain[index->found_len - 1];
+    return there;
+}
+
+/* Looks up what `found` does not know of the chain. Changes follow: it knows nothing after them. */
+static void find_all(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t len)
+{
+    begin_find(index, chain, len);
+    find_leading(index, chain, len);
+    uint32_t from = index->found_len;
+    kvr_block_store_find(&index->store, chain + from, len - from, 0, index->found + from);
+    index->found_len = 0;
 }
 
 uint32_t kvr_prefix_index_match(struct kvr_prefix_index *index, uint64_t now_ns,
@@ -125,34 +143,27 @@ uint32_t kvr_prefix_index_match(struct kvr_prefix_index *index, uint64_t now_ns,
     kvr_stamp_clock_set(&beliefs->clock, now_ns);
     len = smaller(len, index->chain_max);
     index->found_len = 0;
-    if (len == 0)
+    uint32_t there = find_leading(index, chain, smaller(len, STRETCH));
+    if (there == 0)
         return 0;
-    find_until(index, chain, len, smaller(len, LOOKUP_BATCH));
-    if (index->found[0] == 0)
-        return 0;
-    uint32_t alive = kvr_belief_begin(beliefs, index->found[0], index->alive);
-    uint32_t depth = 1;
-    for (uint32_t still = alive; still && depth < len; depth++) {
-        if (depth == index->found_len)
-            find_until(index, chain, len, smaller(len, depth + LOOKUP_BATCH));
-        if (index->found[depth] == 0)
+    struct kvr_belief_walk walk;
+    kvr_belief_walk_start(&walk, beliefs, index->found[0], index->alive);
+    for (uint32_t at = 1;;) {
+        kvr_belief_walk_on(&walk, index->found + at, there - at);
+        if (!walk.anybody || there < index->found_len || there == len)
             break;
-        still = kvr_belief_advance(beliefs, index->found[depth], depth);
+        at = there;
+        there = find_leading(index, chain, smaller(len, there + STRETCH));
     }
-    uint32_t longest = 0;
-    for (uint32_t i = 0; i < alive; i++) {
-        struct kvr_tenancy *tenancy = &beliefs->tenancies.items[index->alive[i]];
-        blocks_by_replica[tenancy->replica] = tenancy->reach;
-        longest = tenancy->reach > longest ? tenancy->reach : longest;
-        tenancy->reach = 0;
-    }
-    return longest;
+    return kvr_belief_walk_end(&walk, blocks_by_replica);
 }
 
-static void drop_block(struct kvr_prefix_index *index, uint32_t block)
+/* Returns whether anybody was believed to hold it. */
+static bool drop_block(struct kvr_prefix_index *index, uint32_t block)
 {
-    kvr_belief_clear(&index->beliefs, block);
+    bool held = kvr_belief_clear(&index->beliefs, block);
     kvr_block_store_release(&index->store, block);
+    return held;
 }
 
 /* Every number that a tenancy could have is still named by some belief: looks at all blocks once,
@@ -176,25 +187,20 @@ static uint16_t open_tenancy(struct kvr_prefix_index *index, uint32_t replica)
     return tenancy;
 }
 
-/* Takes the chain's own blocks out of all orders, so that making room cannot meet them. A key that
- * is twice in the chain, which takes a collision of hashes, counts as missing the second time: a
- * second block with that key is odd but harmless. */
+/* Takes the chain's own blocks, and what the replica is believed to hold of them, out of all
+ * orders, so that making room cannot meet them. A key that is twice in the chain, which takes a
+ * collision of hashes, counts as missing the second time: a second block with that key is odd but
+ * harmless. */
 static uint32_t set_aside(struct kvr_prefix_index *index, uint32_t len, uint16_t tenancy)
 {
-    uint32_t missing = 0;
+    uint32_t missing = kvr_block_store_unlink_chain(&index->store, index->found, len);
+    if (!kvr_belief_order_kept(&index->beliefs.order))
+        return missing;
     for (uint32_t i = 0; i < len; i++) {
         uint32_t block = index->found[i];
-        if (block == 0 || !kvr_block_store_linked(&index->store, block)) {
-            index->found[i] = 0;
-            missing++;
-            continue;
-        }
-        kvr_block_store_unlink(&index->store, block);
-        if (kvr_belief_order_kept(&index->beliefs.order)) {
-            uint32_t place = kvr_belief_find(&index->beliefs, block, tenancy);
-            if (place)
-                kvr_belief_remove(&index->beliefs, place);
-        }
+        uint32_t place = block ? kvr_belief_find(&index->beliefs, block, tenancy) : KVR_NO_PLACE;
+        if (place)
+            kvr_belief_remove(&index->beliefs, place);
     }
     return missing;
 }
@@ -242,14 +248,23 @@ static void make_room(struct kvr_prefix_index *index, uint32_t missing, uint32_t
     uint32_t wanted = store->count + aside + missing;
     uint32_t excess = wanted > store->blocks_max ? wanted - store->blocks_max : 0;
     for (uint32_t i = 0; i < excess; i++) {
-        if (i % LOOKUP_BATCH == 0)
-            kvr_block_store_fetch_oldest(store, smaller(excess - i, LOOKUP_BATCH));
+        if (i % EVICT_BATCH == 0)
+            kvr_block_store_fetch_oldest(store, smaller(excess - i, EVICT_BATCH));
         uint32_t block = kvr_block_store_oldest(store);
-        if (kvr_belief_any(&index->beliefs, block))
+        if (drop_block(index, block))
             index->counters.blocks_evicted++;
         else
             index->counters.blocks_reclaimed++;
-        drop_block(index, block);
+    }
+}
+
+/* Takes blocks for the keys that have none, the last first. */
+static void take_missing(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t from,
+                         uint32_t until)
+{
+    for (uint32_t i = until; i-- > from;) {
+        if (index->found[i] == 0)
+            index->found[i] = kvr_block_store_take(&index->store, chain[i]);
     }
 }
 
@@ -267,21 +282,21 @@ uint32_t kvr_prefix_index_admit(struct kvr_prefix_index *index, uint64_t now_ns,
     if (len == 0)
         return beliefs->clock.next;
     uint16_t tenancy = open_tenancy(index, replica);
-    begin_find(index, chain, len);
-    find_until(index, chain, len, len);
-    index->found_len = 0;
+    find_all(index, chain, len);
     uint32_t missing = set_aside(index, len, tenancy);
     reclaim(index, len);
     if (kvr_belief_order_kept(&beliefs->order))
         make_room_at_replica(index, tenancy, len);
     make_room(index, missing, len - missing);
     uint32_t stamp = kvr_stamp_clock_take(&beliefs->clock, len);
-    for (uint32_t i = len; i-- > 0;) {
-        uint32_t block = index->found[i];
-        if (block == 0)
-            block = kvr_block_store_take(&index->store, chain[i]);
-        kvr_block_store_link_newest(&index->store, block);
-        kvr_belief_put(beliefs, block, tenancy, stamp + (len - 1 - i));
+    for (uint32_t until = len; until;) {
+        uint32_t from = until > STRETCH ? until - STRETCH : 0;
+        uint32_t *stretch = index->found + from;
+        if (missing)
+            take_missing(index, chain, from, until);
+        kvr_block_store_link_chain(&index->store, stretch, until - from);
+        kvr_belief_claim(beliefs, stretch, until - from, tenancy, stamp + len - until);
+        until = from;
     }
     return stamp;
 }
@@ -295,9 +310,7 @@ void kvr_prefix_index_withdraw(struct kvr_prefix_index *index, const uint64_t *c
     len = smaller(len, index->chain_max);
     if (len == 0 || tenancy == KVR_TENANCY_NONE)
         return;
-    begin_find(index, chain, len);
-    find_until(index, chain, len, len);
-    index->found_len = 0;
+    find_all(index, chain, len);
     for (uint32_t i = 0; i < len; i++) {
         uint32_t block = index->found[i];
         uint32_t place = block ? kvr_belief_find(beliefs, block, tenancy) : KVR_NO_PLACE;

@@ -24,9 +24,12 @@ void kvr_stamp_clock_deinit(struct kvr_stamp_clock *clock)
 
 void kvr_stamp_clock_set(struct kvr_stamp_clock *clock, uint64_t now_ns)
 {
-    uint64_t tick = now_ns / clock->tick_ns;
-    if (tick > clock->tick)
-        clock->tick = tick;
+    /* Most calls fall into the tick of the call before, which takes no division to see. */
+    if (now_ns - clock->tick * clock->tick_ns >= clock->tick_ns) {
+        uint64_t tick = now_ns / clock->tick_ns;
+        if (tick > clock->tick)
+            clock->tick = tick;
+    }
     while (clock->count && clock->tick - clock->ring[clock->head].tick > KVR_STAMP_TICKS) {
         clock->head = clock->head + 1 == PLACES ? 0 : clock->head + 1;
         clock->count--;
