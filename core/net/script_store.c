@@ -18,7 +18,9 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     uint32_t generation = before ? before->generation : 0;
     struct kvr_error reason = {0};
     int rc = kvr_script_file_read(path, &text, &reason);
-    if (rc == 0)
+    if (rc)
+        kvr_slot_refused(slot, &reason);
+    else
         rc = kvr_slot_load(slot, kvr_script_file_is_name(name) ? name : kvr_slice_of(""),
                            kvr_slice_of(path), kvr_buffer_slice(&text), params, count, &reason);
     kvr_buffer_deinit(&text);

@@ -95,6 +95,11 @@ static int refuse(struct kvr_slot *slot, int rc, const struct kvr_error *error)
     return rc;
 }
 
+void kvr_slot_refused(struct kvr_slot *slot, const struct kvr_error *error)
+{
+    (void)refuse(slot, error->code, error);
+}
+
 static int load(struct kvr_slot *slot, const struct kvr_script_source *source,
                 struct kvr_error *error)
 {

@@ -100,6 +100,8 @@ KVR_EXPORT void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes);
 KVR_EXPORT int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
                              struct kvr_slice text, const struct kvr_script_param *params,
                              uint32_t params_count, struct kvr_error *error);
+/* A text that never came here, since its file could not be read: a refusal like any other. */
+KVR_EXPORT void kvr_slot_refused(struct kvr_slot *slot, const struct kvr_error *error);
 /* A new text for what is in force: same name, path and params. What a saved file goes through. */
 KVR_EXPORT int kvr_slot_reload(struct kvr_slot *slot, struct kvr_slice text,
                                struct kvr_error *error);
