@@ -7,6 +7,7 @@
 #include <lualib.h>
 
 #include "heap.h"
+#include "kvr_client_schema_lua.h"
 #include "kvr_config_lines_lua.h"
 #include "kvr_config_lua.h"
 #include "kvr_config_schema_lua.h"
@@ -137,14 +138,25 @@ static void push_module(lua_State *L, const char *text, size_t len, const char *
         lua_error(L);
 }
 
+struct schema {
+    const char *text;
+    size_t len;
+};
+
+static const struct schema router_schema = {kvr_config_schema_lua,
+                                            sizeof kvr_config_schema_lua - 1};
+static const struct schema client_schema = {kvr_client_schema_lua,
+                                            sizeof kvr_client_schema_lua - 1};
+
 static int on_start(lua_State *L)
 {
+    const struct schema *schema = lua_touserdata(L, 1);
     luaL_openlibs(L);
     lua_getglobal(L, "jit");
     lua_getfield(L, -1, "off");
     lua_call(L, 0, 0); /* its loops run no hooks */
     push_module(L, kvr_config_lua, sizeof kvr_config_lua - 1, "=config");
-    push_module(L, kvr_config_schema_lua, sizeof kvr_config_schema_lua - 1, "=config_schema");
+    push_module(L, schema->text, schema->len, "=config_schema");
     lua_call(L, 0, 1);
     push_module(L, kvr_config_lines_lua, sizeof kvr_config_lines_lua - 1, "=config_lines");
     lua_call(L, 0, 1); /* ... config schema find_lines */
@@ -153,13 +165,13 @@ static int on_start(lua_State *L)
     return 0;
 }
 
-static struct kvr_config *create(struct kvr_error *error)
+static struct kvr_config *create(const struct schema *schema, struct kvr_error *error)
 {
     struct kvr_config *config = kvr_alloc_zero(1, sizeof *config);
     config->L = luaL_newstate();
     KVR_CHECK(config->L);
     kvr_heap_attach(&config->heap, config->L, SIZE_MAX);
-    if (run(config, on_start, NULL, error)) {
+    if (run(config, on_start, (void *)(uintptr_t)schema, error)) {
         kvr_config_destroy(config);
         return NULL;
     }
@@ -229,9 +241,10 @@ static int on_set(lua_State *L)
     return 0;
 }
 
-struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text, struct kvr_error *error)
+static struct kvr_config *read(const struct schema *schema, const char *path,
+                               struct kvr_slice text, struct kvr_error *error)
 {
-    struct kvr_config *config = create(error);
+    struct kvr_config *config = create(schema, error);
     if (!config)
         return NULL;
     struct job job = {config, path, text};
@@ -240,6 +253,17 @@ struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text, stru
         return NULL;
     }
     return config;
+}
+
+struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text, struct kvr_error *error)
+{
+    return read(&router_schema, path, text, error);
+}
+
+struct kvr_config *kvr_config_read_clients(const char *path, struct kvr_slice text,
+                                           struct kvr_error *error)
+{
+    return read(&client_schema, path, text, error);
 }
 
 int kvr_config_set(struct kvr_config *config, const char *name, struct kvr_slice value,
@@ -262,7 +286,7 @@ static int on_describe(lua_State *L)
 
 void kvr_config_describe(struct kvr_buffer *out)
 {
-    struct kvr_config *config = create(NULL);
+    struct kvr_config *config = create(&router_schema, NULL);
     KVR_CHECK(config && run(config, on_describe, out, NULL) == 0);
     kvr_config_destroy(config);
 }

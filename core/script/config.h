@@ -24,6 +24,9 @@ struct kvr_config;
 /* `path` is for messages only. NULL text: the defaults. Returns NULL on failure. */
 struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text,
                                    struct kvr_error *error);
+/* The same of a file of client keys, whose shape is client_schema.lua. */
+struct kvr_config *kvr_config_read_clients(const char *path, struct kvr_slice text,
+                                           struct kvr_error *error);
 /* NULL is allowed. */
 void kvr_config_destroy(struct kvr_config *config);
 

@@ -90,6 +90,16 @@ local readers = {
   name = function(name, value, setting)
     return text(name, value, setting, "^[%w_%-./]*$", "a name of letters, digits and _, or a path")
   end,
+  label = function(name, value, setting)
+    if value == nil then refuse(name, "is missing") end
+    text(name, value, setting, "^[%w_%-.]+$", "of letters, digits and _-.")
+    if #value > 64 then refuse(name, "must be of at most 64 characters, got " .. #value) end
+    return value
+  end,
+  token = function(name, value, setting)
+    if value == nil then refuse(name, "is missing") end
+    return text(name, value, setting, "^[!-~]+$", "a text of visible characters without blanks")
+  end,
   path = function(name, value, setting)
     return text(name, value, setting, "^/[^%s]*$", "a path that begins with /")
   end,
