@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "admin.h"
@@ -77,6 +78,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     (void)number;
     struct server *server = handle->data;
     (void)kvr_script_store_reload(&server->ingress.scripts, NULL); /* a refusal is logged there */
+    kvr_client_keys_reload(&server->ingress.client_keys);
     if (server->ingress.options.rows.path)
         kvr_row_log_reopen(&server->ingress.row_log);
 }
@@ -125,6 +127,21 @@ static void say_where(const struct server *server)
     fflush(stdout);
 }
 
+/* A stream needs two descriptors, and thousands of streams as many. Returns how many there may be. */
+static uint32_t raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur < limit.rlim_max) {
+        rlim_t before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            limit.rlim_cur = before;
+    }
+    return limit.rlim_cur < UINT32_MAX ? (uint32_t)limit.rlim_cur : 0;
+}
+
 static int run(const struct kvr_config *config)
 {
     struct server *server = kvr_alloc_zero(1, sizeof *server);
@@ -134,6 +151,7 @@ static int run(const struct kvr_config *config)
     struct kvr_ingress_options options;
     if (kvr_serve_options(&options, config, &error))
         return fail(&error);
+    options.listener.descriptors_max = raise_descriptor_limit();
     server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
     kvr_ingress_init(&server->ingress, &server->loop, &options);
     size_t heap = (size_t)(kvr_config_number(config, "scripts.memory_mb") * (1 << 20));

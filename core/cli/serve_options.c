@@ -9,6 +9,7 @@
 #include "log.h"
 
 #define REPLICA_MODELS_MAX KVR_REPLICA_MODELS_MAX
+#define STRIP_HEADERS_MAX  32
 
 static uint64_t ms(const struct kvr_config *config, const char *name)
 {
@@ -58,6 +59,7 @@ static void read_limits(struct kvr_ingress_options *options, const struct kvr_co
     options->listener = (struct kvr_listener_options){
         .connections_max = count(config, "limits.connections"),
         .header_bytes_max = bytes(config, "limits.header_bytes"),
+        .header_count_max = count(config, "limits.header_count"),
         .body_bytes_max = bytes(config, "limits.body_bytes"),
         .bodies_total_max = bytes(config, "limits.bodies_total_bytes"),
         .idle_ns = ms(config, "timeouts.client_idle_ms"),
@@ -65,10 +67,10 @@ static void read_limits(struct kvr_ingress_options *options, const struct kvr_co
         .write_stall_ns = ms(config, "timeouts.client_stall_ms"),
     };
     options->stream_buffer_bytes = bytes(config, "limits.stream_buffer_bytes");
-    options->connect_ns = ms(config, "timeouts.connect_ms");
-    options->first_byte_ns = ms(config, "timeouts.first_byte_ms");
-    options->idle_ns = ms(config, "timeouts.idle_ms");
-    options->total_ns = ms(config, "timeouts.total_ms");
+    for (int i = 0; i < KVR_TIME_LIMITS; i++)
+        options->limits.limits.ms[i] =
+            count(config, kvr_time_limit_setting((enum kvr_time_limit)i));
+    options->limits.by_header_max_ms = count(config, "timeouts.by_header_max_ms");
     options->pool_idle_ns = ms(config, "timeouts.pool_idle_ms");
 }
 
@@ -83,6 +85,14 @@ static void read_router(struct kvr_ingress_options *options, const struct kvr_co
         .block_bytes = count(config, "index.block_bytes"),
         .canary_share = kvr_config_number(config, "canary.share"),
         .row_blocks = kvr_config_bool(config, "rows.blocks"),
+        .queue =
+            {
+                .max = count(config, "queue.max"),
+                .deadline_ns = ms(config, "queue.deadline_ms"),
+                .order = strcmp(kvr_config_text(config, "queue.order"), "shortest") == 0
+                             ? KVR_QUEUE_SHORTEST
+                             : KVR_QUEUE_FIFO,
+            },
         .health =
             {
                 .interval_ns = ms(config, "health.interval_ms"),
@@ -105,6 +115,20 @@ static void read_router(struct kvr_ingress_options *options, const struct kvr_co
         .block_bytes = options->router.block_bytes,
         .wide_after = (uint64_t)kvr_config_number(config, "index.wide_after"),
     };
+}
+
+static void read_headers(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    static struct kvr_slice names[STRIP_HEADERS_MAX];
+    uint32_t n = kvr_config_count(config, "strip_headers");
+    options->preserve_host = kvr_config_bool(config, "preserve_host");
+    options->headers = kvr_config_bool(config, "headers");
+    options->strip_headers = names;
+    for (uint32_t i = 0; i < n && i < STRIP_HEADERS_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "strip_headers.%u", i + 1);
+        names[options->strip_headers_count++] = kvr_slice_of(kvr_config_text(config, name));
+    }
 }
 
 static void read_background(struct kvr_ingress_options *options, const struct kvr_config *config)
@@ -141,12 +165,13 @@ int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_conf
 {
     memset(options, 0, sizeof *options);
     read_addresses(options, config);
-    options->headers = kvr_config_bool(config, "headers");
+    options->client_keys = kvr_config_text(config, "client_keys");
     options->replies = kvr_config_bool(config, "index.replies");
     options->script_budget_ms = count(config, "scripts.budget_ms");
     read_limits(options, config);
     read_router(options, config);
     read_background(options, config);
+    read_headers(options, config);
     struct kvr_slice session = kvr_slice_of(kvr_config_text(config, "session.key"));
     struct kvr_slice tenant = kvr_slice_of(kvr_config_text(config, "tenant.key"));
     options->session = (struct kvr_session_options){.session_key = session, .tenant_key = tenant};

@@ -7,6 +7,7 @@
 #include "admin_body.h"
 #include "buffer.h"
 #include "json_writer.h"
+#include "prom_writer.h"
 
 struct kvr_admin_call {
     struct kvr_admin *admin;
@@ -58,5 +59,10 @@ void kvr_admin_explain(struct kvr_admin_call *call);
 /* Name, generation, hash and health of each role's script, as `status` shows them. */
 void kvr_admin_write_scripts(const struct kvr_ingress *ingress, struct kvr_json_writer *json,
                              const char *key);
+
+/* Samples of GET /metrics: how often each limit of the ingress was reached. */
+void kvr_admin_write_limits(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom);
+/* And what each client with a key has had; nothing when clients need none. */
+void kvr_admin_write_clients(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom);
 
 #endif

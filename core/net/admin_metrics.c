@@ -63,7 +63,7 @@ static void write_listeners(const struct kvr_admin_call *call, struct kvr_prom_w
     WRITE_COUNTS(prom, "client_connections_accepted_total", KVR_PROM_COUNTER,
                  "Client connections accepted.", "listener", accepted);
     WRITE_COUNTS(prom, "client_connections_refused_total", KVR_PROM_COUNTER,
-                 "Client connections closed because there were too many.", "listener", refused);
+                 "Client connections closed at once: there were too many.", "listener", refused);
     WRITE_COUNTS(prom, "client_requests_refused_total", KVR_PROM_COUNTER,
                  "Requests refused before routing: malformed, or over a limit.", "listener",
                  malformed);
@@ -80,8 +80,11 @@ static void write_listeners(const struct kvr_admin_call *call, struct kvr_prom_w
 static void write_exchanges(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom)
 {
     const struct kvr_ingress_counters *counters = &ingress->counters;
+    uint64_t timeouts = 0;
+    for (int i = 0; i < KVR_TIME_LIMITS; i++)
+        timeouts += counters->timeouts[i];
     const struct count faults[] = {{"bad_body", counters->bad_bodies},
-                                   {"timeout", counters->timeouts},
+                                   {"timeout", timeouts},
                                    {"lost_mid_stream", counters->lost_mid_stream},
                                    {"malformed_answer", counters->malformed_answers}};
     kvr_prom_gauge(prom, "exchanges_open", ingress->exchanges_count,
@@ -249,6 +252,8 @@ void kvr_admin_metrics(struct kvr_admin_call *call)
     kvr_prom_uint(&prom, 1);
     write_listeners(call, &prom);
     write_exchanges(call->ingress, &prom);
+    kvr_admin_write_limits(call->ingress, &prom);
+    kvr_admin_write_clients(call->ingress, &prom);
     write_pools(call->ingress, &prom);
     write_background(call->ingress, &prom);
     write_rows(call->ingress, &prom);

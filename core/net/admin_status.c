@@ -146,7 +146,10 @@ static void write_exchanges(struct kvr_json_writer *json, const struct kvr_ingre
     kvr_json_uint(json, "open", ingress->exchanges_count);
     kvr_json_uint(json, "bad_bodies", counters->bad_bodies);
     kvr_json_uint(json, "stale_resends", counters->stale_resends);
-    kvr_json_uint(json, "timeouts", counters->timeouts);
+    uint64_t timeouts = 0;
+    for (int i = 0; i < KVR_TIME_LIMITS; i++)
+        timeouts += counters->timeouts[i];
+    kvr_json_uint(json, "timeouts", timeouts);
     kvr_json_uint(json, "lost_mid_stream", counters->lost_mid_stream);
     kvr_json_uint(json, "malformed_answers", counters->malformed_answers);
     kvr_json_object_end(json);

@@ -23,9 +23,13 @@ void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state)
                             : state == KVR_CLIENT_LEAVING ? &listener->leaving
                             : receiving                   ? &listener->receiving
                                                           : &listener->idle;
+    bool goes_on = receiving && client->receiving;
+    client->state = state;
+    client->receiving = receiving;
+    if (goes_on)
+        return; /* its time runs from the first byte, however many more come one by one */
     kvr_list_remove(&client->link);
     kvr_list_append(list, &client->link);
-    client->state = state;
     client->since_ns = kvr_loop_coarse(listener->loop);
 }
 
@@ -35,22 +39,28 @@ void kvr_client_account(struct kvr_client *client)
     if (client->in.len == 0 && client->in.data && client->state != KVR_CLIENT_BODY)
         kvr_buffer_deinit(&client->in);
     client->listener->held_bytes += client->in.capacity - client->held;
+    *client->listener->held_total += client->in.capacity - client->held;
     client->held = client->in.capacity;
 }
 
-void kvr_client_refuse(struct kvr_client *client, uint16_t status, const char *code,
-                       const char *reason)
+void kvr_client_refuse(struct kvr_client *client, const struct kvr_http_head *head,
+                       enum kvr_refusal refusal, const char *reason)
 {
     struct kvr_listener *listener = client->listener;
+    const struct kvr_refusal_answer *answer = kvr_refusal_answer(refusal);
+    if (!head && client->state == KVR_CLIENT_BODY &&
+        kvr_http_parse_request(client->in.data, client->head_size, &listener->head, NULL) == 0)
+        head = &listener->head;
     listener->counters.refused_requests++;
+    listener->counters.refused[refusal]++;
     client->keep_alive = false;
     client->http10 = client->head_only = false;
     if (listener->handler.on_refused)
-        listener->handler.on_refused(listener->handler.context, client, status, reason);
-    kvr_client_error(
-        client,
-        &(struct kvr_api_error){status, "invalid_request_error", code, NULL, status == 503 ? 1 : 0},
-        kvr_slice_of(""), reason);
+        listener->handler.on_refused(listener->handler.context, client, head, refusal);
+    struct kvr_api_error error = {answer->status,
+                                  answer->status == 503 ? "server_error" : "invalid_request_error",
+                                  answer->code, NULL, answer->status == 503 ? 1 : 0};
+    kvr_client_error(client, &error, kvr_slice_of(""), reason ? reason : answer->reason);
 }
 
 /* Hands one whole request over. `owned`: its bytes lie at the start of client->in. */
@@ -101,17 +111,19 @@ static int64_t take_head(struct kvr_client *client, const char *data, size_t len
     int64_t size = kvr_http_find_head(data, len, &client->scanned, &error);
     size_t seen = size > 0 ? (size_t)size : len;
     if (size >= 0 && seen > listener->options.header_bytes_max) {
-        kvr_client_refuse(client, 431, "headers_too_large", "the head is over limits.header_bytes");
+        kvr_client_refuse(client, NULL, KVR_REFUSE_HEADER_BYTES, NULL);
         return KVR_E_LIMIT;
     }
     int rc =
         size > 0 ? kvr_http_parse_request(data, (size_t)size, &listener->head, &error) : (int)size;
+    if (rc == 0 && size > 0 && listener->head.count > listener->options.header_count_max)
+        rc = KVR_E_LIMIT;
     if (rc == KVR_E_LIMIT) {
-        kvr_client_refuse(client, 431, "headers_too_many", error.text);
+        kvr_client_refuse(client, NULL, KVR_REFUSE_HEADER_COUNT, NULL);
         return rc;
     }
     if (rc < 0) {
-        kvr_client_refuse(client, 400, "invalid_http", error.text);
+        kvr_client_refuse(client, NULL, KVR_REFUSE_MALFORMED, error.text);
         return rc;
     }
     return size;
@@ -140,6 +152,10 @@ static size_t take_one(struct kvr_client *client, char *data, size_t len, bool o
     }
     client->head_size = (size_t)size;
     size_t used = (size_t)size + (size_t)body;
+    if (!kvr_client_fits(client, owned ? 0 : used)) {
+        kvr_client_refuse(client, head, KVR_REFUSE_BODIES_TOTAL, NULL);
+        return 0;
+    }
     if (owned)
         kvr_client_deliver_owned(client, used);
     else
@@ -281,6 +297,7 @@ static void on_closed(struct kvr_stream *stream)
     struct kvr_client *client = client_of(stream);
     client->listener->connections--;
     client->listener->held_bytes -= client->held;
+    *client->listener->held_total -= client->held;
     kvr_buffer_deinit(&client->in);
     kvr_free(client);
 }
@@ -299,6 +316,11 @@ static void read_peer(struct kvr_client *client)
     int len = sizeof peer;
     if (uv_tcp_getpeername(&client->stream.tcp, (struct sockaddr *)&peer, &len) == 0)
         uv_ip_name((struct sockaddr *)&peer, client->peer, sizeof client->peer);
+    /* An IPv4 client of a socket for both is an IPv4 client. */
+    static const char mapped[] = "::ffff:";
+    if (strncmp(client->peer, mapped, sizeof mapped - 1) == 0 && strchr(client->peer, '.'))
+        memmove(client->peer, client->peer + sizeof mapped - 1,
+                strlen(client->peer) - (sizeof mapped - 1) + 1);
 }
 
 void kvr_client_accept(struct kvr_listener *listener)
@@ -309,7 +331,9 @@ void kvr_client_accept(struct kvr_listener *listener)
     kvr_stream_init(&client->stream, listener->loop, &events);
     listener->connections++;
     int rc = uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&client->stream.tcp);
-    if (rc || listener->connections > listener->options.connections_max) {
+    int fd = -1;
+    (void)uv_fileno((uv_handle_t *)&client->stream.tcp, &fd);
+    if (rc || !kvr_listener_has_room(listener, fd)) {
         listener->counters.refused_connections++;
         kvr_stream_close(&client->stream);
         return;

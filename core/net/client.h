@@ -12,9 +12,11 @@
  *
  * Failure modes: a malformed head or body is answered here (400, 408, 413, 431, 501) and the
  * connection closes after the answer has gone out; a client that closes or breaks while its request
- * is being answered is reported once by on_gone, and the handler must forget it; a client too slow
- * with its request, or idle too long, is closed by the listener's sweep. While a request is being
- * answered, further bytes are kept up to the limits of a request and then reading pauses.
+ * is being answered is reported once by on_gone, and the handler must forget it (one that closes
+ * only its sending half counts as gone: from here the two look alike); a client too slow with its
+ * request is refused, one idle too long or taking nothing is closed, by the listener's sweep. While
+ * a request is being answered, further bytes are kept up to the limits of a request and then
+ * reading pauses.
  *
  * Memory: about 400 bytes idle. A buffer exists only while a request is incomplete or waits. */
 #ifndef KVR_CLIENT_H
@@ -26,6 +28,7 @@
 #include "chunked.h"
 #include "http.h"
 #include "list.h"
+#include "refusal.h"
 #include "stream.h"
 
 struct kvr_client;
@@ -46,9 +49,13 @@ struct kvr_handler {
     void (*on_gone)(void *context, struct kvr_client *client);
     /* What was written has left: room for more. Optional. */
     void (*on_drained)(void *context, struct kvr_client *client);
-    /* A request was refused before it reached on_request. Optional: for rows and metrics. */
-    void (*on_refused)(void *context, struct kvr_client *client, uint16_t status,
-                       const char *reason);
+    /* The head of a request whose body is still to come: false after an answer that refuses it.
+     * Optional; a request that came whole is asked about by on_request only. */
+    bool (*on_head)(void *context, struct kvr_client *client, const struct kvr_http_head *head);
+    /* A request was refused before it reached on_request. Optional. `head` NULL: it could not be
+     * read. */
+    void (*on_refused)(void *context, struct kvr_client *client, const struct kvr_http_head *head,
+                       enum kvr_refusal refusal);
 };
 
 enum kvr_client_state {
@@ -73,6 +80,8 @@ struct kvr_client {
     size_t held;                /* of `in`, as counted in listener->held_bytes */
     size_t stalled;             /* unsent bytes at the last sweep that saw progress */
     enum kvr_client_state state;
+    bool
+        receiving; /* a request's first byte is there and its last is not: since_ns is then of it */
     bool body_is_chunked;
     bool keep_alive;      /* of the request being answered */
     bool head_only;       /* it was HEAD */

@@ -14,13 +14,13 @@ static int64_t take_chunked(struct kvr_client *client, const char *data, size_t 
         struct kvr_slice piece;
         int64_t n = kvr_chunked_next(&client->chunked, data + used, len - used, &piece);
         if (n < 0) {
-            kvr_client_refuse(client, 400, "invalid_http", "malformed chunked body");
+            kvr_client_refuse(client, NULL, KVR_REFUSE_MALFORMED, NULL);
             return n;
         }
         used += (size_t)n;
         client->body_size += piece.len;
         if (client->body_size > client->listener->options.body_bytes_max) {
-            kvr_client_refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
+            kvr_client_refuse(client, NULL, KVR_REFUSE_BODY_BYTES, NULL);
             return KVR_E_LIMIT;
         }
         char *to = client->in.data + client->head_size + client->body_size - piece.len;
@@ -41,6 +41,10 @@ void kvr_client_advance_chunked(struct kvr_client *client, size_t raw_at)
     memmove(client->in.data + end, client->in.data + raw_at + used, rest);
     client->in.len = end + rest;
     kvr_client_account(client);
+    if (!kvr_client_fits(client, 0)) {
+        kvr_client_refuse(client, NULL, KVR_REFUSE_BODIES_TOTAL, NULL);
+        return;
+    }
     if (!kvr_chunked_done(&client->chunked))
         return;
     struct kvr_error error;
@@ -62,20 +66,40 @@ void kvr_client_advance_sized(struct kvr_client *client)
     kvr_client_deliver_owned(client, client->head_size + (size_t)client->body_left);
 }
 
+bool kvr_client_fits(const struct kvr_client *client, uint64_t more)
+{
+    const struct kvr_listener *listener = client->listener;
+    return *listener->held_total + more <= listener->options.bodies_total_max;
+}
+
+/* May the body of this head come? Its handler may refuse it too, and has then answered. */
+static bool is_welcome(struct kvr_client *client, const struct kvr_http_head *head)
+{
+    struct kvr_listener *listener = client->listener;
+    uint64_t wanted = head->has_length ? head->content_length : 0;
+    if (wanted > listener->options.body_bytes_max) {
+        kvr_client_refuse(client, head, KVR_REFUSE_BODY_BYTES, NULL);
+        return false;
+    }
+    if (!kvr_client_fits(client, wanted)) {
+        kvr_client_refuse(client, head, KVR_REFUSE_BODIES_TOTAL, NULL);
+        return false;
+    }
+    if (!listener->handler.on_head)
+        return true;
+    client->keep_alive = false; /* what follows an answer now is a body that nobody reads */
+    client->http10 = head->minor == 0;
+    client->head_only = kvr_slice_is(head->method, "HEAD");
+    return listener->handler.on_head(listener->handler.context, client, head);
+}
+
 /* A head is there and its body is not: keep what came and wait. */
 void kvr_client_begin_body(struct kvr_client *client, const char *data, size_t len, bool owned)
 {
     const struct kvr_http_head *head = &client->listener->head;
-    const struct kvr_listener_options *options = &client->listener->options;
     uint64_t wanted = head->has_length ? head->content_length : 0;
-    if (wanted > options->body_bytes_max) {
-        kvr_client_refuse(client, 413, "body_too_large", "the body is over limits.body_bytes");
+    if (!is_welcome(client, head))
         return;
-    }
-    if (client->listener->held_bytes + wanted > options->bodies_total_max) {
-        kvr_client_refuse(client, 503, "bodies_total", "limits.bodies_total_bytes is reached");
-        return;
-    }
     client->head_size = head->size;
     client->body_left = wanted;
     client->body_is_chunked = head->chunked;

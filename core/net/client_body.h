@@ -1,5 +1,5 @@
 /* The body of a request that did not come with its head: collected in client->in, sized or chunked.
- * Used by client.c only. */
+ * Used by client.c and the listener's sweep. */
 #ifndef KVR_CLIENT_BODY_H
 #define KVR_CLIENT_BODY_H
 
@@ -16,11 +16,14 @@ void kvr_client_advance_chunked(struct kvr_client *client, size_t raw_at);
 
 /* The only writer of `state`. */
 void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state);
+/* So many more bytes may be held, for all clients together. */
+bool kvr_client_fits(const struct kvr_client *client, uint64_t more);
 /* Counts the client's buffer in the listener's total; frees it when it is empty. */
 void kvr_client_account(struct kvr_client *client);
-/* Answers a request that cannot be taken, and ends the connection. */
-void kvr_client_refuse(struct kvr_client *client, uint16_t status, const char *code,
-                       const char *reason);
+/* Answers a request that cannot be taken, and ends the connection. `head` NULL: it is that of
+ * client->in in a body, and none otherwise. `reason` NULL: the usual one. */
+void kvr_client_refuse(struct kvr_client *client, const struct kvr_http_head *head,
+                       enum kvr_refusal refusal, const char *reason);
 /* Hands over the request that fills client->in up to `used`; what follows is kept for the next. */
 void kvr_client_deliver_owned(struct kvr_client *client, size_t used);
 

@@ -10,10 +10,20 @@
 #include "rejection.h"
 
 /* Faults of this host: they say nothing about the replica. */
-static bool is_own_fault(int uv_code)
+static const char *own_fault(int uv_code)
 {
-    return uv_code == UV_EMFILE || uv_code == UV_ENFILE || uv_code == UV_EADDRNOTAVAIL ||
-           uv_code == UV_ENOMEM || uv_code == UV_ENOBUFS;
+    switch (uv_code) {
+    case UV_EMFILE:
+    case UV_ENFILE:
+        return "out_of_descriptors";
+    case UV_EADDRNOTAVAIL:
+        return "out_of_ports";
+    case UV_ENOMEM:
+    case UV_ENOBUFS:
+        return "out_of_memory";
+    default:
+        return NULL;
+    }
 }
 
 static struct kvr_upstream_pool *pool_of(const struct kvr_exchange *exchange)
@@ -54,17 +64,25 @@ static void write_request(struct kvr_exchange *exchange, const struct kvr_http_h
     const struct kvr_replica *replica = &ingress->router.replicas.slots[exchange->replica];
     const struct kvr_request_record *record =
         kvr_router_request(&ingress->router, exchange->request);
+    const struct kvr_ingress_replica *ours = &ingress->replicas[exchange->replica];
+    bool preserve = ingress->options.preserve_host && head->host.len;
     ingress->head_out.len = 0;
-    kvr_forward_request(&ingress->head_out, head,
-                        &(struct kvr_forward_request){
-                            .authority = kvr_slice_make(replica->name, replica->authority_len),
-                            .rank = replica->rank,
-                            .key = kvr_slice_of(ingress->replicas[exchange->replica].key),
-                            .request_id = kvr_slice_of(record->id),
-                            .peer = kvr_slice_of(exchange->client->peer),
-                            .body_len = body.len,
-                            .has_body = head->has_length || head->chunked,
-                        });
+    kvr_forward_request(
+        &ingress->head_out, head,
+        &(struct kvr_forward_request){
+            .authority =
+                preserve ? head->host : kvr_slice_make(replica->name, replica->authority_len),
+            .rank = replica->rank,
+            .key = kvr_slice_of(ours->key),
+            .keeps_credentials = exchange->key != NULL,
+            .keeps_conversation = ours->keeps_conversations,
+            .strip = ingress->options.strip_headers,
+            .strip_count = ingress->options.strip_headers_count,
+            .request_id = kvr_slice_of(record->id),
+            .peer = kvr_slice_of(exchange->client->peer),
+            .body_len = body.len,
+            .has_body = head->has_length || head->chunked,
+        });
     uv_buf_t bufs[2] = {uv_buf_init(ingress->head_out.data, (unsigned)ingress->head_out.len),
                         uv_buf_init((char *)body.data, (unsigned)body.len)};
     exchange->state = KVR_EXCHANGE_SENT;
@@ -95,6 +113,15 @@ void kvr_exchange_move(struct kvr_exchange *exchange, bool replica_fault, const 
     kvr_router_settle(&ingress->router);
 }
 
+/* There is no connection: whose fault that is, and its name. */
+static void move_unconnected(struct kvr_exchange *exchange, int uv_code)
+{
+    const char *own = own_fault(uv_code);
+    bool late = uv_code == UV_ETIMEDOUT;
+    exchange->ingress->counters.timeouts[KVR_TIME_CONNECT] += late;
+    kvr_exchange_move(exchange, !own, own ? own : late ? "connect_timeout" : "connect_failed");
+}
+
 /* A connection for the dispatch. True when it is ready to be written to. */
 static bool connect_to(struct kvr_exchange *exchange, bool fresh)
 {
@@ -110,26 +137,31 @@ static bool connect_to(struct kvr_exchange *exchange, bool fresh)
     return ready;
 }
 
-static void reject(struct kvr_exchange *exchange, enum kvr_rejection rejection)
+void kvr_exchange_refuse(struct kvr_exchange *exchange, const struct kvr_api_error *error,
+                         const char *message)
 {
     struct kvr_ingress *ingress = exchange->ingress;
-    const struct kvr_rejection_answer *answer = kvr_rejection_answer(rejection);
     struct kvr_client *client = exchange->client;
     const struct kvr_request_record *record =
         kvr_router_request(&ingress->router, exchange->request);
     struct kvr_buffer lines = {0};
     if (ingress->options.headers)
         kvr_buffer_printf(&lines, "x-kvroute-request-id: %s\r\n", record->id);
+    client->user = NULL;
+    exchange->client = NULL;
+    kvr_exchange_finish(exchange, KVR_OUTCOME_DROPPED, error->code, error->status, false);
+    kvr_client_error(client, error, kvr_buffer_slice(&lines), message);
+    kvr_buffer_deinit(&lines);
+}
+
+static void reject(struct kvr_exchange *exchange, enum kvr_rejection rejection)
+{
+    const struct kvr_request_record *record =
+        kvr_router_request(&exchange->ingress->router, exchange->request);
     char message[512];
     kvr_rejection_message(rejection, kvr_request_model_name(record), exchange->last_failure,
                           message, sizeof message);
-    client->user = NULL;
-    exchange->client = NULL;
-    uint16_t status = answer->error.status;
-    enum kvr_outcome outcome = KVR_OUTCOME_DROPPED;
-    kvr_exchange_finish(exchange, outcome, answer->error.code, status, false);
-    kvr_client_error(client, &answer->error, kvr_buffer_slice(&lines), message);
-    kvr_buffer_deinit(&lines);
+    kvr_exchange_refuse(exchange, &kvr_rejection_answer(rejection)->error, message);
 }
 
 void kvr_exchange_act(struct kvr_exchange *exchange, const struct kvr_action *action)
@@ -146,7 +178,7 @@ void kvr_exchange_act(struct kvr_exchange *exchange, const struct kvr_action *ac
         return;
     }
     if (!exchange->upstream)
-        kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+        move_unconnected(exchange, exchange->connect_error);
     else if (ready)
         write_kept(exchange);
 }
@@ -157,11 +189,18 @@ static void keep_request(struct kvr_exchange *exchange, const struct kvr_request
     if (request->owned) {
         exchange->kept = *request->owned;
         *request->owned = (struct kvr_buffer){0};
-        return;
+    } else {
+        kvr_buffer_reserve(&exchange->kept, request->head_bytes.len + request->body.len);
+        kvr_buffer_append_slice(&exchange->kept, request->head_bytes);
+        kvr_buffer_append_slice(&exchange->kept, request->body);
     }
-    kvr_buffer_reserve(&exchange->kept, request->head_bytes.len + request->body.len);
-    kvr_buffer_append_slice(&exchange->kept, request->head_bytes);
-    kvr_buffer_append_slice(&exchange->kept, request->body);
+    exchange->ingress->held_bytes += exchange->kept.capacity;
+}
+
+void kvr_exchange_let_go_of_request(struct kvr_exchange *exchange)
+{
+    exchange->ingress->held_bytes -= exchange->kept.capacity;
+    kvr_buffer_deinit(&exchange->kept);
 }
 
 static void keep_chain(struct kvr_exchange *exchange, const struct kvr_submission *submission)
@@ -174,14 +213,18 @@ static void keep_chain(struct kvr_exchange *exchange, const struct kvr_submissio
     exchange->chain_len = submission->chain_len;
 }
 
-void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
-                        const struct kvr_request *request, struct kvr_submission *submission)
+static struct kvr_exchange *open_exchange(struct kvr_ingress *ingress, struct kvr_client *client,
+                                          const struct kvr_request *request,
+                                          struct kvr_submission *submission,
+                                          const struct kvr_exchange_terms *terms)
 {
     struct kvr_exchange *exchange = kvr_alloc_zero(1, sizeof *exchange);
     exchange->ingress = ingress;
     exchange->client = client;
     exchange->request_bytes = request->body.len;
     exchange->started_ns = submission->received_ns;
+    exchange->limits = terms->limits;
+    exchange->key = terms->key;
     exchange->head_only = client->head_only;
     exchange->reads_usage = submission->routed;
     exchange->fresh = true;
@@ -194,35 +237,50 @@ void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
         exchange->tail = kvr_alloc(sizeof *exchange->tail);
         *exchange->tail = ingress->prompt.tail;
     }
-    struct kvr_request_ref ref = kvr_router_submit(&ingress->router, kvr_loop_now(), submission);
-    if (ref.generation == 0) {
-        kvr_free(exchange->chain);
-        kvr_exchange_destroy(exchange);
-        kvr_client_error(client, &kvr_rejection_answer(KVR_REJECT_REQUESTS_MAX)->error,
-                         kvr_slice_of(""), "limits.requests are open");
+    return exchange;
+}
+
+/* The router's first word on a request that is still where it was read. */
+static void dispatch_fresh(struct kvr_exchange *exchange, const struct kvr_request *request,
+                           const struct kvr_action *action)
+{
+    kvr_exchange_act(exchange, action);
+    if (action->kind == KVR_ACTION_REJECT)
         return;
-    }
-    exchange->request = ref;
-    struct kvr_action action;
-    bool decided = kvr_router_next_action(&ingress->router, &action);
-    KVR_CHECK(!decided || action.user == exchange);
-    if (decided && action.kind == KVR_ACTION_REJECT) {
-        kvr_exchange_act(exchange, &action);
-        return;
-    }
-    if (!decided) { /* it waits for a replica */
-        keep_request(exchange, request);
-        exchange->fresh = false;
-        return;
-    }
-    kvr_exchange_act(exchange, &action);
     /* The request goes out before it is copied: the copy is for a second try only. */
     if (exchange->ready)
         write_request(exchange, request->head, request->body);
     keep_request(exchange, request);
     exchange->fresh = false;
     if (!exchange->upstream)
-        kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+        move_unconnected(exchange, exchange->connect_error);
+}
+
+void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
+                        const struct kvr_request *request, struct kvr_submission *submission,
+                        const struct kvr_exchange_terms *terms)
+{
+    struct kvr_exchange *exchange = open_exchange(ingress, client, request, submission, terms);
+    struct kvr_action action;
+    exchange->request = kvr_router_submit(&ingress->router, kvr_loop_now(), submission);
+    if (exchange->request.generation == 0) {
+        const struct kvr_api_error *error = &kvr_rejection_answer(KVR_REJECT_REQUESTS_MAX)->error;
+        kvr_exchange_destroy(exchange);
+        kvr_ingress_refused(ingress, submission, error->status, error->code);
+        kvr_client_error(client, error, kvr_slice_of(""), "limits.requests are open");
+        return;
+    }
+    bool decided = kvr_router_next_action(&ingress->router, &action);
+    if (decided && action.user == exchange) {
+        dispatch_fresh(exchange, request, &action);
+        return;
+    }
+    /* It waits for a replica. What was decided is about another that waits, if anything. */
+    keep_request(exchange, request);
+    exchange->fresh = false;
+    if (decided)
+        kvr_exchange_act(action.user, &action);
+    kvr_ingress_act(ingress);
 }
 
 void kvr_exchange_cancel(struct kvr_exchange *exchange)
@@ -246,43 +304,10 @@ void kvr_exchange_lose(struct kvr_exchange *exchange, const char *why, bool repl
 
 void kvr_exchange_client_drained(struct kvr_exchange *exchange)
 {
-    if (exchange->upstream)
-        kvr_stream_resume(&exchange->upstream->stream);
-}
-
-static void time_out(struct kvr_exchange *exchange, const char *why, bool may_move)
-{
-    exchange->ingress->counters.timeouts++;
-    if (exchange->state == KVR_EXCHANGE_RELAYING) {
-        kvr_exchange_lose(exchange, why, false);
-    } else if (may_move) {
-        kvr_exchange_move(exchange, false, why);
-    } else {
-        struct kvr_client *client = exchange->client;
-        client->user = NULL;
-        exchange->client = NULL;
-        kvr_exchange_finish(exchange, KVR_OUTCOME_DROPPED, why, 504, false);
-        kvr_client_error(client, &(struct kvr_api_error){504, "server_error", why, NULL, 0},
-                         kvr_slice_of(""), "the request took too long");
-    }
-}
-
-static bool is_over(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-    return limit_ns && since_ns && now_ns > since_ns && now_ns - since_ns >= limit_ns;
-}
-
-void kvr_exchange_tick(struct kvr_exchange *exchange, uint64_t now_ns)
-{
-    const struct kvr_ingress_options *options = &exchange->ingress->options;
-    bool sent = exchange->state == KVR_EXCHANGE_SENT || exchange->state == KVR_EXCHANGE_HELD;
-    if (is_over(exchange->started_ns, options->total_ns, now_ns))
-        time_out(exchange, "total_timeout", false);
-    else if (sent && is_over(exchange->sent_ns, options->first_byte_ns, now_ns))
-        time_out(exchange, "first_byte_timeout", true);
-    else if (exchange->state == KVR_EXCHANGE_RELAYING && !exchange->upstream->stream.paused &&
-             is_over(exchange->bytes_ns, options->idle_ns, now_ns))
-        time_out(exchange, "idle_timeout", false);
+    if (!exchange->upstream || !exchange->upstream->stream.paused)
+        return;
+    exchange->bytes_ns = kvr_loop_now(); /* the silence so far was the client's */
+    kvr_stream_resume(&exchange->upstream->stream);
 }
 
 void kvr_exchange_cut(struct kvr_exchange *exchange)
@@ -318,13 +343,13 @@ static void on_failed(void *user, int uv_code, bool stale)
         if (connect_to(exchange, true))
             write_kept(exchange);
         else if (!exchange->upstream)
-            kvr_exchange_move(exchange, !is_own_fault(exchange->connect_error), "connect_failed");
+            move_unconnected(exchange, exchange->connect_error);
         return;
     }
-    const char *why = exchange->state == KVR_EXCHANGE_CONNECTING
-                          ? (uv_code == UV_ETIMEDOUT ? "connect_timeout" : "connect_failed")
-                          : "lost_before_first_byte";
-    kvr_exchange_move(exchange, !is_own_fault(uv_code), why);
+    if (exchange->state == KVR_EXCHANGE_CONNECTING)
+        move_unconnected(exchange, uv_code);
+    else
+        kvr_exchange_move(exchange, true, "lost_before_first_byte");
 }
 
 const struct kvr_upstream_events kvr_exchange_upstream_events = {

@@ -7,8 +7,9 @@
  *
  * Failure modes:
  *   reused connection was dead     sent again on a fresh one, same replica; once
- *   replica fails before a body byte (refused, reset, malformed, first-byte time-out)
+ *   replica fails before a body byte (refused, reset, malformed)
  *                                  the router decides anew; the client sees nothing of it
+ *   first-byte time-out            the same, once
  *   want of something of our own (descriptors, ports)   the same, but the replica is not to blame
  *   lost after the first body byte the client is cut without a clean end; never run twice
  *   client goes away               the connection to the replica closes at once; no retry
@@ -24,8 +25,10 @@
 
 #include "chunked.h"
 #include "client.h"
+#include "client_keys.h"
 #include "list.h"
 #include "router.h"
+#include "time_limits.h"
 #include "upstream.h"
 #include "usage_reader.h"
 
@@ -44,6 +47,7 @@ struct kvr_exchange {
     struct kvr_list link; /* ingress->exchanges */
     struct kvr_ingress *ingress;
     struct kvr_client *client;     /* NULL: gone */
+    struct kvr_client_key *key;    /* it is open under; NULL: keys are off */
     struct kvr_upstream *upstream; /* NULL: none now */
     struct kvr_request_ref request;
     uint32_t replica; /* dispatched to */
@@ -58,6 +62,7 @@ struct kvr_exchange {
     uint64_t request_bytes;     /* of the request's body */
     uint64_t sent_ns, bytes_ns; /* last sent, last byte from the replica */
     uint64_t started_ns;
+    struct kvr_time_limits limits;
     uint64_t *chain;          /* block hashes, kept for a row that shows them; else NULL */
     const char *last_failure; /* why the last dispatch failed; constant */
     uint32_t chain_len;
@@ -66,6 +71,7 @@ struct kvr_exchange {
     bool keep_upstream; /* its head allows reuse */
     bool told_full;     /* a replica has said 503 */
     bool resent;        /* after a stale connection */
+    bool was_late;      /* a replica did not begin to answer in time */
     bool unchunk;       /* the client cannot read chunks */
     bool head_only;
     bool fresh;                   /* its request is still in the client's buffer */
@@ -77,9 +83,16 @@ struct kvr_exchange {
     struct kvr_usage_reader usage;
 };
 
+/* What the ingress has settled about a request before it is routed. */
+struct kvr_exchange_terms {
+    struct kvr_time_limits limits;
+    struct kvr_client_key *key; /* whose quota it was let in by; NULL: keys are off */
+};
+
 /* Takes the exchange's first action and all later ones. `request` is the client's, as it came. */
 void kvr_exchange_begin(struct kvr_ingress *ingress, struct kvr_client *client,
-                        const struct kvr_request *request, struct kvr_submission *submission);
+                        const struct kvr_request *request, struct kvr_submission *submission,
+                        const struct kvr_exchange_terms *terms);
 void kvr_exchange_act(struct kvr_exchange *exchange, const struct kvr_action *action);
 /* The client is gone: nothing is retried. */
 void kvr_exchange_cancel(struct kvr_exchange *exchange);

@@ -155,8 +155,10 @@ static void relay_body(struct kvr_exchange *exchange, struct kvr_slice head, cha
         complete(exchange, !until_close);
         return;
     }
-    if (kvr_client_unsent(exchange->client) > ingress->options.stream_buffer_bytes)
+    if (kvr_client_unsent(exchange->client) > ingress->options.stream_buffer_bytes) {
+        ingress->counters.pauses += !exchange->upstream->stream.paused;
         kvr_stream_pause(&exchange->upstream->stream);
+    }
 }
 
 static void set_framing(struct kvr_exchange *exchange, const struct kvr_http_head *head)
@@ -204,14 +206,14 @@ static void commit(struct kvr_exchange *exchange, const struct kvr_http_head *he
                        &(struct kvr_forward_answer){
                            .extra = kvr_buffer_slice(extra),
                            .chunked = exchange->framing == KVR_BODY_CHUNKED && !exchange->unchunk,
-                           .sized = head->has_length,
+                           .sized = head->has_length && head->status != 204,
                            .length = head->content_length,
                            .close = until_close || !client->keep_alive,
                            .keep_alive_10 = client->http10,
                        });
     exchange->status = head->status;
     exchange->state = KVR_EXCHANGE_RELAYING;
-    kvr_buffer_deinit(&exchange->kept);
+    kvr_exchange_let_go_of_request(exchange);
     kvr_router_first_byte(&ingress->router, now_ns, exchange->request, head->status);
     if (exchange->reads_usage && head->status < 400 &&
         !kvr_http_header(head, "content-encoding").len)

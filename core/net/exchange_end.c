@@ -8,16 +8,22 @@
 
 void kvr_exchange_destroy(struct kvr_exchange *exchange)
 {
+    struct kvr_ingress *ingress = exchange->ingress;
+    if (ingress->cursor == &exchange->link)
+        ingress->cursor = exchange->link.next;
     kvr_list_remove(&exchange->link);
-    exchange->ingress->exchanges_count--;
+    ingress->exchanges_count--;
     if (exchange->client)
         exchange->client->user = NULL;
-    kvr_buffer_deinit(&exchange->kept);
+    kvr_exchange_let_go_of_request(exchange);
+    if (exchange->key)
+        kvr_client_key_leave(exchange->key);
     kvr_buffer_deinit(&exchange->answer);
     if (exchange->reading)
         kvr_usage_reader_deinit(&exchange->usage);
     kvr_buffer_deinit(&exchange->reply);
     kvr_free(exchange->tail);
+    kvr_free(exchange->chain);
     kvr_free(exchange);
 }
 
@@ -100,7 +106,6 @@ void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome
         kvr_upstream_drop(exchange->upstream);
     exchange->upstream = NULL;
     kvr_router_finish(&ingress->router, now_ns, exchange->request, &ending);
-    kvr_free(exchange->chain);
     kvr_exchange_destroy(exchange);
     kvr_ingress_take_rows(ingress);
     kvr_ingress_act(ingress); /* somebody may have waited for this */

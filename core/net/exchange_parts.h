@@ -1,5 +1,6 @@
 /* What the files of an exchange share among themselves: exchange.c has the request's way to a
- * replica, exchange_answer.c the answer's way back, exchange_end.c the end. */
+ * replica, exchange_answer.c the answer's way back, exchange_time.c its time-outs, exchange_end.c
+ * the end. */
 #ifndef KVR_EXCHANGE_PARTS_H
 #define KVR_EXCHANGE_PARTS_H
 
@@ -13,11 +14,16 @@ void kvr_exchange_answer_ended(struct kvr_exchange *exchange, int uv_code);
 /* The one way out: a row, and the exchange is gone. */
 void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome, const char *error,
                          uint16_t status, bool replica_fault);
+/* The same before the first body byte, with an error of ours for the client. */
+void kvr_exchange_refuse(struct kvr_exchange *exchange, const struct kvr_api_error *error,
+                         const char *message);
 /* This dispatch failed before a body byte: the router decides what comes next. */
 void kvr_exchange_move(struct kvr_exchange *exchange, bool replica_fault, const char *why);
 /* Lost after the first body byte: the client is cut without a clean end. */
 void kvr_exchange_lose(struct kvr_exchange *exchange, const char *why, bool replica_fault);
 
+/* The request's bytes: there will be no other try. */
+void kvr_exchange_let_go_of_request(struct kvr_exchange *exchange);
 /* Without a row: the router never took it. */
 void kvr_exchange_destroy(struct kvr_exchange *exchange);
 

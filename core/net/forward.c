@@ -34,30 +34,45 @@ static void put_line(struct kvr_buffer *out, struct kvr_slice name, struct kvr_s
 /* Lengths of the names below: a header of another length passes without a comparison. */
 static bool is_special_length(size_t len)
 {
-    return len < 32 && (1u << len & (1u << 2 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 10 | 1u << 12 |
-                                     1u << 13 | 1u << 14 | 1u << 15 | 1u << 16 | 1u << 17 |
-                                     1u << 18 | 1u << 19 | 1u << 20));
+    return len < 32 && (1u << len & (1u << 2 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 9 | 1u << 10 |
+                                     1u << 12 | 1u << 13 | 1u << 14 | 1u << 15 | 1u << 16 |
+                                     1u << 17 | 1u << 18 | 1u << 19 | 1u << 20));
+}
+
+/* x-kvroute-*: said to us. Nearly every name is sorted out by its third byte. */
+static bool is_addressed_to_us(struct kvr_slice name)
+{
+    static const char prefix[] = "x-kvroute-";
+    return name.len >= sizeof prefix && (name.data[2] | 0x20) == 'k' &&
+           strncasecmp(name.data, prefix, sizeof prefix - 1) == 0;
 }
 
 /* What the proxy writes itself, or keeps from the replica. */
 static bool is_ours(struct kvr_slice name, const struct kvr_forward_request *how)
 {
+    for (uint32_t i = 0; i < how->strip_count; i++)
+        if (how->strip[i].len == name.len &&
+            strncasecmp(how->strip[i].data, name.data, name.len) == 0)
+            return true;
     switch (name.len) {
     case 4:
         return kvr_slice_is_nocase(name, "host");
     case 6:
         return kvr_slice_is_nocase(name, "expect"); /* answered here */
+    case 9:
+        return how->keeps_credentials && kvr_slice_is_nocase(name, "x-api-key");
     case 12:
         return kvr_slice_is_nocase(name, "x-request-id");
     case 13:
-        return kvr_slice_is_nocase(name, "x-kvroute-tag") ||
-               (how->key.len && kvr_slice_is_nocase(name, "authorization"));
+        return (how->key.len || how->keeps_credentials) &&
+               kvr_slice_is_nocase(name, "authorization");
     case 15:
         return kvr_slice_is_nocase(name, "x-forwarded-for");
     case 16:
         return kvr_slice_is_nocase(name, "x-forwarded-host");
     case 17:
-        return kvr_slice_is_nocase(name, "x-forwarded-proto");
+        return kvr_slice_is_nocase(name, "x-forwarded-proto") ||
+               (how->keeps_conversation && kvr_slice_is_nocase(name, "x-conversation-id"));
     case 20:
         return kvr_slice_is_nocase(name, "x-data-parallel-rank");
     default:
@@ -100,8 +115,9 @@ void kvr_forward_request(struct kvr_buffer *out, const struct kvr_http_head *hea
     PUT(out, "\r\n");
     for (uint32_t i = 0; i < head->count; i++) {
         struct kvr_slice name = head->headers[i].name;
-        if ((is_special_length(name.len) || head->connection.len) &&
-            (is_ours(name, how) || kvr_http_is_hop_by_hop(head, name)))
+        if (is_addressed_to_us(name) ||
+            ((is_special_length(name.len) || head->connection.len || how->strip_count) &&
+             (is_ours(name, how) || kvr_http_is_hop_by_hop(head, name))))
             continue;
         put_line(out, name, head->headers[i].value);
     }

@@ -11,9 +11,14 @@
 #include "http.h"
 
 struct kvr_forward_request {
-    struct kvr_slice authority;  /* of the replica: its Host */
-    int32_t rank;                /* X-Data-Parallel-Rank; -1 none. One from outside is dropped */
-    struct kvr_slice key;        /* bearer that replaces the client's; empty: the client's passes */
+    struct kvr_slice authority;    /* its Host: the replica's, or the client's own */
+    int32_t rank;                  /* X-Data-Parallel-Rank; -1 none. One from outside is dropped */
+    struct kvr_slice key;          /* bearer that replaces the client's; empty: none of ours */
+    bool keeps_credentials;        /* the client's are for us: they go no further */
+    bool keeps_conversation;       /* so does X-Conversation-Id: by it llama.cpp generates on for a
+                                      client that has left */
+    const struct kvr_slice *strip; /* names of further headers that stay here */
+    uint32_t strip_count;
     struct kvr_slice request_id; /* X-Request-Id */
     struct kvr_slice peer;       /* client address, appended to X-Forwarded-For */
     size_t body_len;

@@ -4,33 +4,10 @@
 
 #include "check.h"
 #include "ingress_parts.h"
-#include "local_paths.h"
 #include "log.h"
 #include "memory.h"
 
 #define TICK_MS 100
-
-static void on_request(void *context, struct kvr_client *client, const struct kvr_request *request)
-{
-    struct kvr_ingress *ingress = context;
-    if (kvr_local_path(ingress, client, request))
-        return;
-    struct kvr_submission submission;
-    struct kvr_error error = {0};
-    uint64_t received_ns = ingress->loop->woke_ns;
-    if (kvr_ingress_read(ingress, request->head, request->body, &submission, &error)) {
-        ingress->counters.bad_bodies++;
-        kvr_client_error(
-            client, &(struct kvr_api_error){400, "invalid_request_error", "invalid_json", NULL, 0},
-            kvr_slice_of(""), error.text);
-        return;
-    }
-    char room[32];
-    submission.request_id = kvr_ingress_request_id(ingress, request->head, room, sizeof room);
-    submission.received_ns = received_ns;
-    kvr_exchange_begin(ingress, client, request, &submission);
-    kvr_router_settle(&ingress->router);
-}
 
 static void on_gone(void *context, struct kvr_client *client)
 {
@@ -49,9 +26,23 @@ static void on_drained(void *context, struct kvr_client *client)
 void kvr_ingress_act(struct kvr_ingress *ingress)
 {
     struct kvr_action action;
+    if (ingress->acting)
+        return; /* the call that is under way goes on with it: thousands may wait */
+    ingress->acting = true;
     while (kvr_router_next_action(&ingress->router, &action))
         kvr_exchange_act(action.user, &action);
+    ingress->acting = false;
     kvr_router_settle(&ingress->router); /* what waited has left now */
+}
+
+/* The next open exchange of a walk, or NULL. The walk ends others, not only the one at hand. */
+static struct kvr_exchange *next_exchange(struct kvr_ingress *ingress)
+{
+    struct kvr_list *link = ingress->cursor;
+    if (link == &ingress->exchanges)
+        return NULL;
+    ingress->cursor = link->next;
+    return KVR_LIST_ENTRY(link, struct kvr_exchange, link);
 }
 
 void kvr_ingress_take_rows(struct kvr_ingress *ingress)
@@ -101,6 +92,12 @@ static void on_signals(void *context, uint32_t slot, const struct kvr_engine_sig
     kvr_router_signals(&ingress->router, kvr_loop_now(), slot, signals);
 }
 
+static void on_dialect(void *context, uint32_t slot, enum kvr_metrics_dialect dialect)
+{
+    struct kvr_ingress *ingress = context;
+    ingress->replicas[slot].keeps_conversations = dialect == KVR_METRICS_LLAMACPP;
+}
+
 static void on_models(void *context, uint32_t slot, const struct kvr_slice *names, uint32_t count)
 {
     struct kvr_ingress *ingress = context;
@@ -129,8 +126,10 @@ static void on_tick(uv_timer_t *timer)
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             kvr_upstream_pool_sweep(ingress->replicas[i].pool, now);
-    KVR_LIST_FOREACH (link, &ingress->exchanges)
-        kvr_exchange_tick(KVR_LIST_ENTRY(link, struct kvr_exchange, link), now);
+    struct kvr_exchange *exchange;
+    ingress->cursor = ingress->exchanges.next;
+    while ((exchange = next_exchange(ingress)))
+        kvr_exchange_tick(exchange, now);
 }
 
 /* ---- start ---- */
@@ -138,8 +137,15 @@ static void on_tick(uv_timer_t *timer)
 static int start_listening(struct kvr_ingress *ingress, struct kvr_error *error)
 {
     struct kvr_handler handler = {
-        .context = ingress, .on_request = on_request, .on_gone = on_gone, .on_drained = on_drained};
-    const struct kvr_ingress_options *options = &ingress->options;
+        .context = ingress,
+        .on_request = kvr_ingress_on_request,
+        .on_head = kvr_ingress_on_head,
+        .on_refused = kvr_ingress_on_refused,
+        .on_gone = on_gone,
+        .on_drained = on_drained,
+    };
+    struct kvr_ingress_options *options = &ingress->options;
+    options->listener.held_total = &ingress->held_bytes;
     for (uint32_t i = 0; i < options->listen_count; i++) {
         int rc = kvr_listener_start(&ingress->listeners[i], ingress->loop, options->listen[i],
                                     &handler, &options->listener, error);
@@ -161,7 +167,8 @@ static void start_background(struct kvr_ingress *ingress)
     struct kvr_model_list_events models = {.context = ingress, .on_models = on_models};
     kvr_model_list_start(&ingress->model_list, ingress->loop, &router->replicas, &options->models,
                          &source, &models);
-    struct kvr_scraper_events signals = {.context = ingress, .on_signals = on_signals};
+    struct kvr_scraper_events signals = {
+        .context = ingress, .on_signals = on_signals, .on_dialect = on_dialect};
     if (options->scrape)
         kvr_scraper_start(&ingress->scraper, ingress->loop, &router->replicas, &options->scraper,
                           &source, &signals);
@@ -201,9 +208,11 @@ int kvr_ingress_start(struct kvr_ingress *ingress, struct kvr_error *error)
     int rc = 0;
     if (ingress->options.rows.path)
         rc = kvr_row_log_open(&ingress->row_log, ingress->loop, &ingress->options.rows, error);
-    if (rc)
-        return rc;
-    rc = start_listening(ingress, error);
+    if (rc == 0 && ingress->options.client_keys)
+        rc = kvr_client_keys_open(&ingress->client_keys, ingress->loop,
+                                  ingress->options.client_keys, error);
+    if (rc == 0)
+        rc = start_listening(ingress, error);
     if (rc)
         return rc;
     start_background(ingress);
@@ -231,8 +240,10 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
 {
     ingress->closed_context = context;
     ingress->on_closed = on_closed;
-    KVR_LIST_FOREACH (link, &ingress->exchanges)
-        kvr_exchange_cut(KVR_LIST_ENTRY(link, struct kvr_exchange, link));
+    struct kvr_exchange *exchange;
+    ingress->cursor = ingress->exchanges.next;
+    while ((exchange = next_exchange(ingress)))
+        kvr_exchange_cut(exchange);
     for (uint32_t i = 0; i < ingress->listeners_count; i++)
         kvr_listener_close(&ingress->listeners[i]);
     kvr_prober_close(&ingress->prober);
@@ -244,10 +255,13 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     ingress->closing = true;
     ingress->closing_parts = 1 + ingress->pools_closing;
     ingress->closing_parts += ingress->options.rows.path ? 2u : 1u;
+    ingress->closing_parts += kvr_client_keys_on(&ingress->client_keys);
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             ingress->closing_parts++;
     kvr_script_store_close(&ingress->scripts, ingress, kvr_ingress_part_closed);
+    if (kvr_client_keys_on(&ingress->client_keys))
+        kvr_client_keys_close(&ingress->client_keys, ingress, kvr_ingress_part_closed);
     if (ingress->options.rows.path)
         kvr_row_log_close(&ingress->row_log, ingress, kvr_ingress_part_closed);
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
@@ -259,6 +273,7 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
 void kvr_ingress_deinit(struct kvr_ingress *ingress)
 {
     kvr_router_deinit(&ingress->router);
+    kvr_client_keys_deinit(&ingress->client_keys);
     kvr_prompt_deinit(&ingress->prompt);
     kvr_buffer_deinit(&ingress->head_out);
     kvr_buffer_deinit(&ingress->extra_out);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "api_request.h"
+#include "client_keys.h"
 #include "error.h"
 #include "exchange.h"
 #include "listener.h"
@@ -27,6 +28,7 @@
 #include "scraper.h"
 #include "script_store.h"
 #include "session.h"
+#include "time_limits.h"
 #include "upstream.h"
 #include "watchdog.h"
 
@@ -44,12 +46,16 @@ struct kvr_ingress_options {
     struct kvr_scraper_options scraper;
     bool scrape; /* read the engines' metrics pages */
     struct kvr_model_list_options models;
-    struct kvr_row_log_options rows; /* path NULL: no rows */
-    const char *policies_dir;        /* where NAME.lua and spill/NAME.lua are */
-    bool headers;                    /* send x-kvroute-* response headers */
-    bool replies;                    /* believe that a replica holds the replies it made */
-    size_t stream_buffer_bytes;      /* unsent to one client before its replica is paused */
-    uint64_t connect_ns, first_byte_ns, idle_ns, total_ns; /* 0: off, but for connect */
+    struct kvr_row_log_options rows;       /* path NULL: no rows */
+    const char *policies_dir;              /* where NAME.lua and spill/NAME.lua are */
+    const char *client_keys;               /* file of them; NULL: every client is served */
+    const struct kvr_slice *strip_headers; /* names that no replica sees; the caller's */
+    uint32_t strip_headers_count;
+    bool preserve_host;         /* replicas see the client's Host, not their own */
+    bool headers;               /* send x-kvroute-* response headers */
+    bool replies;               /* believe that a replica holds the replies it made */
+    size_t stream_buffer_bytes; /* unsent to one client before its replica is paused */
+    struct kvr_time_limits_options limits;
     uint64_t pool_idle_ns;
     uint32_t script_budget_ms;
 };
@@ -59,12 +65,14 @@ struct kvr_ingress_replica {
     struct kvr_upstream_pool *pool; /* NULL: no member at this slot */
     char *key;                      /* bearer token towards it; NULL none; never shown */
     bool tells_cached;              /* it has told cached tokens: absence then means 0 */
+    bool keeps_conversations;       /* llama.cpp: see X-Conversation-Id in forward.h */
 };
 
 struct kvr_ingress_counters {
     uint64_t bad_bodies; /* 400 for what is no JSON */
     uint64_t stale_resends;
-    uint64_t timeouts; /* of exchanges, by our limits */
+    uint64_t timeouts[KVR_TIME_LIMITS]; /* of exchanges, by the limit that passed */
+    uint64_t pauses; /* times a replica had to wait for a client that reads slowly */
     uint64_t lost_mid_stream;
     uint64_t malformed_answers;
 };
@@ -80,12 +88,17 @@ struct kvr_ingress {
     struct kvr_model_list model_list;
     struct kvr_row_log row_log;
     struct kvr_script_store scripts;
+    struct kvr_client_keys client_keys;
     struct kvr_watchdog watchdog;
     struct kvr_ingress_replica *replicas; /* by slot */
     struct kvr_list exchanges;            /* open ones */
+    struct kvr_list *cursor; /* the next one of a walk over them; one that ends meanwhile
+                                is stepped over */
     uint32_t exchanges_count;
     uint32_t pools_closing;
-    struct kvr_prompt prompt;           /* scratch of the scan */
+    uint64_t held_bytes;      /* of requests: in clients' buffers, and kept for another try */
+    bool acting;              /* kvr_ingress_act is under way */
+    struct kvr_prompt prompt; /* scratch of the scan */
     struct kvr_api_request api_request; /* of the body scanned last */
     struct kvr_http_head retry_head;    /* scratch: a kept request, parsed again */
     struct kvr_http_head answer_head;   /* scratch: the response head at hand */
@@ -137,6 +150,9 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context,
 
 /* Performs what the router has decided, after an event. */
 void kvr_ingress_act(struct kvr_ingress *ingress);
+/* Counts and writes the row of a request that was never routed. */
+void kvr_ingress_refused(struct kvr_ingress *ingress, const struct kvr_submission *submission,
+                         uint16_t status, const char *code);
 /* Moves finished rows from the router to the log. */
 void kvr_ingress_take_rows(struct kvr_ingress *ingress);
 /* Fills a submission from a parsed request. Its chain lies in ingress->prompt. Negative, with the
@@ -144,5 +160,10 @@ void kvr_ingress_take_rows(struct kvr_ingress *ingress);
 int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
                      struct kvr_slice body, struct kvr_submission *submission,
                      struct kvr_error *error);
+/* The same in two steps: what the head says, and what the body adds. */
+void kvr_ingress_describe(const struct kvr_http_head *head, struct kvr_submission *submission);
+int kvr_ingress_read_body(struct kvr_ingress *ingress, const struct kvr_http_head *head,
+                          struct kvr_slice body, struct kvr_submission *submission,
+                          struct kvr_error *error);
 
 #endif

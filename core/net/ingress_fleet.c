@@ -45,6 +45,16 @@ static int resolve(struct kvr_ingress *ingress, struct kvr_slice authority,
     return 0;
 }
 
+/* A request's own limit may be longer; shorter ones are the exchange's to see to. */
+static void set_connect_limit(const struct kvr_ingress *ingress, struct kvr_upstream_pool *pool)
+{
+    const struct kvr_time_limits_options *limits = &ingress->options.limits;
+    uint32_t ms = limits->limits.ms[KVR_TIME_CONNECT];
+    if (ms)
+        pool->connect_ns =
+            (uint64_t)(ms > limits->by_header_max_ms ? ms : limits->by_header_max_ms) * 1000000u;
+}
+
 int kvr_ingress_add_replica(struct kvr_ingress *ingress,
                             const struct kvr_ingress_replica_spec *spec, struct kvr_error *error)
 {
@@ -70,8 +80,7 @@ int kvr_ingress_add_replica(struct kvr_ingress *ingress,
     replica->pool = kvr_alloc(sizeof *replica->pool);
     kvr_upstream_pool_init(replica->pool, ingress->loop, &kvr_exchange_upstream_events,
                            (const struct sockaddr *)&address);
-    if (ingress->options.connect_ns)
-        replica->pool->connect_ns = ingress->options.connect_ns;
+    set_connect_limit(ingress, replica->pool);
     if (ingress->options.pool_idle_ns)
         replica->pool->idle_ns = ingress->options.pool_idle_ns;
     if (spec->key.len)

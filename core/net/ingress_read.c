@@ -58,11 +58,8 @@ static double read_number(struct kvr_slice value)
     return *end == '\0' && number > 0 && isfinite(number) ? number : (double)NAN;
 }
 
-int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
-                     struct kvr_slice body, struct kvr_submission *submission,
-                     struct kvr_error *error)
+void kvr_ingress_describe(const struct kvr_http_head *head, struct kvr_submission *submission)
 {
-    kvr_router_settle(&ingress->router); /* the scan makes a new chain */
     enum kvr_api api = kvr_slice_is(head->method, "POST") ? kvr_api_of(head->path) : KVR_API_OPAQUE;
     *submission = (struct kvr_submission){
         .endpoint = api == KVR_API_OPAQUE ? "other" : kvr_api_name(api),
@@ -71,6 +68,14 @@ int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *he
         .slo_ttft_ms = read_number(kvr_http_header(head, "x-kvroute-slo-ttft-ms")),
         .tag = kvr_http_header(head, "x-kvroute-tag"),
     };
+}
+
+int kvr_ingress_read_body(struct kvr_ingress *ingress, const struct kvr_http_head *head,
+                          struct kvr_slice body, struct kvr_submission *submission,
+                          struct kvr_error *error)
+{
+    kvr_router_settle(&ingress->router); /* the scan makes a new chain */
+    enum kvr_api api = kvr_slice_is(head->method, "POST") ? kvr_api_of(head->path) : KVR_API_OPAQUE;
     /* A compressed body is nobody's to read here: it goes by load. */
     if (api == KVR_API_OPAQUE || kvr_http_header(head, "content-encoding").len)
         return 0;
@@ -80,4 +85,12 @@ int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *he
         return rc;
     fill_from_body(ingress, head, submission);
     return 0;
+}
+
+int kvr_ingress_read(struct kvr_ingress *ingress, const struct kvr_http_head *head,
+                     struct kvr_slice body, struct kvr_submission *submission,
+                     struct kvr_error *error)
+{
+    kvr_ingress_describe(head, submission);
+    return kvr_ingress_read_body(ingress, head, body, submission, error);
 }

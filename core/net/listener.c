@@ -7,14 +7,19 @@
 #include <string.h>
 
 #include "check.h"
+#include "client_body.h"
 #include "log.h"
 
-#define SWEEP_MS  250
-#define LINGER_NS 2000000000u /* how long a client may stay after its last answer has gone out */
+#define SWEEP_MS      250
+#define LINGER_NS     2000000000u /* how long a client may stay after its last answer has gone out */
+#define COMPLAIN_NS   1000000000u /* between two log lines of one kind */
+#define KEPT_NS       1000000000u /* an idle connection, before it must make room */
+#define RESERVE_SHARE 16 /* of all descriptors are kept from clients: replicas need them, too */
 
 static const struct kvr_listener_options default_options = {
     .connections_max = 16384,
-    .header_bytes_max = 64 * 1024,
+    .header_bytes_max = 65536,
+    .header_count_max = KVR_HTTP_HEADERS_MAX,
     .body_bytes_max = 32u << 20,
     .bodies_total_max = 1ull << 30,
     .idle_ns = 75000000000u,
@@ -47,22 +52,36 @@ int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct 
     return 0;
 }
 
-static void take_idle_too_long(struct kvr_listener *listener, struct kvr_list *list, uint64_t limit,
-                               uint64_t now)
+/* ---- the sweep ---- */
+
+static void close_idle(struct kvr_listener *listener, uint64_t now)
 {
-    KVR_LIST_FOREACH (link, list) {
+    KVR_LIST_FOREACH (link, &listener->idle) {
         struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        if (now - client->since_ns < limit)
+        if (now - client->since_ns < listener->options.idle_ns)
             return; /* the list is in order of age */
         listener->counters.timed_out++;
-        if (client->state == KVR_CLIENT_HEAD) {
-            kvr_client_close(client);
+        listener->counters.idle++;
+        kvr_client_close(client);
+    }
+}
+
+/* A trickle holds a connection, a steady stream of a large body does not: what has come buys time
+ * for the rest. */
+static void refuse_slow(struct kvr_listener *listener, uint64_t now)
+{
+    uint64_t limit_ns = listener->options.request_ns;
+    KVR_LIST_FOREACH (link, &listener->receiving) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        uint64_t bought_ns = (uint64_t)client->in.len * (1000000000u / KVR_SLOWEST_BYTES);
+        uint64_t age_ns = now - client->since_ns;
+        if (age_ns < limit_ns)
+            return;
+        if (age_ns < limit_ns + bought_ns)
             continue;
-        }
-        kvr_client_error(
-            client,
-            &(struct kvr_api_error){408, "invalid_request_error", "request_timeout", NULL, 0},
-            kvr_slice_of(""), "the request did not arrive in time");
+        listener->counters.timed_out++;
+        listener->counters.slow++;
+        kvr_client_refuse(client, NULL, KVR_REFUSE_SLOW, NULL);
     }
 }
 
@@ -77,15 +96,25 @@ static bool is_stalled(struct kvr_client *client, size_t unsent, uint64_t now)
     return now - client->since_ns >= client->listener->options.write_stall_ns;
 }
 
-/* Also those that have left while we did not read them, for all that they had sent ahead. */
+/* Also those that have left while we did not read them, for all that they had sent ahead. What the
+ * going of one lets happen may move any other to another list, so they are picked out before the
+ * first goes. */
 static void cut_stalled(struct kvr_listener *listener, uint64_t now)
 {
+    struct kvr_list stalled;
+    kvr_list_init(&stalled);
     KVR_LIST_FOREACH (link, &listener->answering) {
         struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
         bool left = client->stream.paused && kvr_stream_peer_left(&client->stream);
         if (!left && !is_stalled(client, kvr_client_unsent(client), now))
             continue;
         listener->counters.timed_out += !left;
+        listener->counters.stalled += !left;
+        kvr_list_remove(&client->link);
+        kvr_list_append(&stalled, &client->link);
+    }
+    while (!kvr_list_empty(&stalled)) {
+        struct kvr_client *client = KVR_LIST_ENTRY(stalled.next, struct kvr_client, link);
         listener->handler.on_gone(listener->handler.context, client);
         kvr_client_abort(client);
     }
@@ -100,6 +129,7 @@ static void see_off(struct kvr_listener *listener, uint64_t now)
         if (unsent ? !is_stalled(client, unsent, now) : now - client->since_ns < LINGER_NS)
             continue;
         listener->counters.timed_out++;
+        listener->counters.stalled += unsent > 0;
         if (unsent)
             kvr_client_abort(client);
         else
@@ -111,21 +141,56 @@ static void on_sweep(uv_timer_t *timer)
 {
     struct kvr_listener *listener = timer->data;
     uint64_t now = kvr_loop_now();
-    take_idle_too_long(listener, &listener->idle, listener->options.idle_ns, now);
-    take_idle_too_long(listener, &listener->receiving, listener->options.request_ns, now);
+    close_idle(listener, now);
+    refuse_slow(listener, now);
     cut_stalled(listener, now);
     see_off(listener, now);
+}
+
+/* ---- accepting ---- */
+
+/* A new client is worth more than one that only keeps its connection open. */
+static bool make_room(struct kvr_listener *listener)
+{
+    if (kvr_list_empty(&listener->idle))
+        return false;
+    struct kvr_client *oldest = KVR_LIST_ENTRY(listener->idle.next, struct kvr_client, link);
+    if (kvr_loop_now() - oldest->since_ns < KEPT_NS || kvr_client_unsent(oldest))
+        return false;
+    listener->counters.made_room++;
+    kvr_client_close(oldest);
+    return true;
+}
+
+bool kvr_listener_has_room(struct kvr_listener *listener, int fd)
+{
+    uint32_t most = listener->options.descriptors_max;
+    /* The lowest free number is given: it tells how many are in use, without a call. */
+    if (most && fd >= 0 && (uint32_t)fd >= most - most / RESERVE_SHARE) {
+        listener->counters.out_of_descriptors++;
+        (void)make_room(listener); /* for the next one */
+        return false;
+    }
+    if (listener->connections <= listener->options.connections_max)
+        return true;
+    listener->counters.out_of_connections++;
+    return make_room(listener);
 }
 
 static void on_connection(uv_stream_t *server, int status)
 {
     struct kvr_listener *listener = server->data;
-    if (status < 0) {
-        listener->counters.refused_connections++;
-        kvr_log(KVR_LOG_WARN, "accept failed on %s: %s", listener->address, uv_strerror(status));
+    if (status >= 0) {
+        kvr_client_accept(listener);
         return;
     }
-    kvr_client_accept(listener);
+    listener->counters.refused_connections++;
+    listener->counters.out_of_descriptors += status == UV_EMFILE || status == UV_ENFILE;
+    uint64_t now = kvr_loop_now();
+    if (listener->complained_ns && now - listener->complained_ns < COMPLAIN_NS)
+        return;
+    listener->complained_ns = now;
+    kvr_log(KVR_LOG_WARN, "accept failed on %s: %s", listener->address, uv_strerror(status));
 }
 
 static void describe_bound(struct kvr_listener *listener)
@@ -164,11 +229,14 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
     listener->options = options ? *options : default_options;
     DEFAULT_OPTION(connections_max);
     DEFAULT_OPTION(header_bytes_max);
+    DEFAULT_OPTION(header_count_max);
     DEFAULT_OPTION(body_bytes_max);
     DEFAULT_OPTION(bodies_total_max);
     DEFAULT_OPTION(idle_ns);
     DEFAULT_OPTION(request_ns);
     DEFAULT_OPTION(write_stall_ns);
+    listener->held_total =
+        listener->options.held_total ? listener->options.held_total : &listener->own_total;
     kvr_list_init(&listener->idle);
     kvr_list_init(&listener->receiving);
     kvr_list_init(&listener->answering);

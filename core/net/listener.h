@@ -10,20 +10,33 @@
 #include "loop.h"
 
 struct kvr_listener_options {
-    uint32_t connections_max;  /* default 16384; over it, new connections are closed */
-    size_t header_bytes_max;   /* default 64 KiB; over it 431 */
+    uint32_t connections_max; /* default 16384; over it the one idle longest makes room, or the new
+                                 one is closed */
+    uint32_t descriptors_max; /* of the process; 0: do not care. Close to it, new ones are closed */
+    size_t header_bytes_max;  /* default 64 KiB; over it 431 */
+    uint32_t header_count_max; /* default and most KVR_HTTP_HEADERS_MAX; over it 431 */
     size_t body_bytes_max;     /* default 32 MiB; over it 413 */
     uint64_t bodies_total_max; /* default 1 GiB of request bytes held; over it 503 */
+    uint64_t *held_total;      /* the count of those, shared by listeners; NULL: its own */
     uint64_t idle_ns;          /* between requests; default 75 s */
-    uint64_t request_ns;       /* from the first byte of a request to its last; default 30 s */
+    uint64_t request_ns;       /* from the first byte of a request to its last; default 30 s, and a
+                                  second more for each KVR_SLOWEST_BYTES of it */
     uint64_t write_stall_ns;   /* unsent bytes without progress; default 30 s */
 };
 
+#define KVR_SLOWEST_BYTES 32768 /* a second: a body that comes faster is never too slow */
+
 struct kvr_listener_counters {
     uint64_t accepted;
-    uint64_t refused_connections; /* over connections_max, or no descriptor left */
+    uint64_t refused_connections; /* over connections_max, or close to descriptors_max */
+    uint64_t out_of_connections;  /* times connections_max was reached */
+    uint64_t out_of_descriptors;  /* times descriptors_max was all but reached, or was */
+    uint64_t made_room;           /* idle ones closed for a new one */
     uint64_t refused_requests;    /* malformed or over a limit */
-    uint64_t timed_out;
+    uint64_t refused[KVR_REFUSALS];
+    uint64_t timed_out;     /* all of these three */
+    uint64_t idle;          /* closed for being idle too long */
+    uint64_t slow, stalled; /* with a request; in taking an answer */
 };
 
 struct kvr_listener {
@@ -38,7 +51,10 @@ struct kvr_listener {
     struct kvr_list answering;
     struct kvr_list leaving;
     uint32_t connections;
-    uint64_t held_bytes; /* in clients' buffers */
+    uint64_t held_bytes;  /* in clients' buffers */
+    uint64_t *held_total; /* of all that share the bound, and of what was taken out of them */
+    uint64_t own_total;
+    uint64_t complained_ns; /* when a failed accept was last logged */
     bool listening;
     bool stopping;             /* no keep-alive any more */
     char address[64];          /* as bound: host:port */
@@ -58,6 +74,9 @@ uint32_t kvr_listener_unfinished(const struct kvr_listener *listener);
 /* Closes everything now. The loop must run until kvr_listener_closed. */
 void kvr_listener_close(struct kvr_listener *listener);
 bool kvr_listener_closed(const struct kvr_listener *listener);
+
+/* For client.c. May this one, just accepted, stay? */
+bool kvr_listener_has_room(struct kvr_listener *listener, int fd);
 
 /* Splits "host:port" and resolves a numeric host; KVR_E_INVALID with the reason. */
 int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error);

@@ -27,20 +27,26 @@ static void answer_models(struct kvr_ingress *ingress, struct kvr_client *client
     kvr_buffer_deinit(&body);
 }
 
-bool kvr_local_path(struct kvr_ingress *ingress, struct kvr_client *client,
-                    const struct kvr_request *request)
+bool kvr_local_health(struct kvr_ingress *ingress, struct kvr_client *client,
+                      const struct kvr_request *request)
 {
     const struct kvr_http_head *head = request->head;
-    if (!is_read(head))
-        return false;
-    if (kvr_slice_is(head->path, "/healthz"))
+    if (kvr_slice_is(head->path, "/healthz") && is_read(head))
         kvr_client_reply(client, 200, kvr_slice_of(""), kvr_slice_of("text/plain"),
                          kvr_slice_of("ok\n"));
-    else if (kvr_slice_is(head->path, "/readyz"))
+    else if (kvr_slice_is(head->path, "/readyz") && is_read(head))
         answer_ready(ingress, client);
-    else if (kvr_slice_is(head->path, "/v1/models"))
-        answer_models(ingress, client);
     else
         return false;
+    return true;
+}
+
+bool kvr_local_models(struct kvr_ingress *ingress, struct kvr_client *client,
+                      const struct kvr_request *request)
+{
+    const struct kvr_http_head *head = request->head;
+    if (!kvr_slice_is(head->path, "/v1/models") || !is_read(head))
+        return false;
+    answer_models(ingress, client);
     return true;
 }

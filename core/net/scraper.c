@@ -17,6 +17,8 @@ static enum kvr_round_verdict on_page(void *context, uint32_t slot,
         scraper->unread++;
         return KVR_ROUND_ABSENT;
     }
+    if (scraper->events.on_dialect)
+        scraper->events.on_dialect(scraper->events.context, slot, page.dialect);
     scraper->events.on_signals(scraper->events.context, slot, &page.signals);
     return KVR_ROUND_OK;
 }

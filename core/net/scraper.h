@@ -20,6 +20,8 @@ struct kvr_scraper_options {
 struct kvr_scraper_events {
     void *context;
     void (*on_signals)(void *context, uint32_t slot, const struct kvr_engine_signals *signals);
+    /* Which engine it is, at each reading. Optional. */
+    void (*on_dialect)(void *context, uint32_t slot, enum kvr_metrics_dialect dialect);
 };
 
 struct kvr_scraper {

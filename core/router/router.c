@@ -114,6 +114,12 @@ static double estimate_tokens(const struct kvr_router *router, const struct kvr_
     return tokens + submission->extra_tokens;
 }
 
+double kvr_router_prompt_tokens(struct kvr_router *router, const struct kvr_submission *submission)
+{
+    struct kvr_model *model = kvr_model_get(&router->models, &router->replicas, submission->model);
+    return estimate_tokens(router, model, submission);
+}
+
 void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *record,
                          const struct kvr_submission *submission)
 {

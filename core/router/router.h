@@ -225,6 +225,8 @@ const struct kvr_request_record *kvr_router_request(const struct kvr_router *rou
 void kvr_router_changed(struct kvr_router *router);
 /* Could this request, now on a replica, go to another? */
 bool kvr_router_can_move(struct kvr_router *router, struct kvr_request_ref request);
+/* Prompt tokens, as stated or estimated. */
+double kvr_router_prompt_tokens(struct kvr_router *router, const struct kvr_submission *submission);
 /* Canonical prompt bytes of so many leading blocks. */
 double kvr_router_block_bytes(const struct kvr_router *router, uint32_t blocks);
 

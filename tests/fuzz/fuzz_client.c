@@ -115,15 +115,15 @@ static void on_gone(void *context, struct kvr_client *client)
     kvr_buffer_append_text(&server.log, "gone\n");
 }
 
-static void on_refused(void *context, struct kvr_client *client, uint16_t status,
-                       const char *reason)
+static void on_refused(void *context, struct kvr_client *client, const struct kvr_http_head *head,
+                       enum kvr_refusal refusal)
 {
     (void)context;
     (void)client;
-    FUZZ_CHECK(reason && *reason);
+    FUZZ_CHECK(!head || (head->method.len && head->path.len));
     /* Of a head that is both too long and malformed, the cuts decide which is seen first. */
     kvr_buffer_append_text(&server.log, "refused\n");
-    server.varies |= status == 503;
+    server.varies |= refusal == KVR_REFUSE_BODIES_TOTAL;
     server.refusals++;
 }
 

@@ -58,7 +58,7 @@ static void scrape(struct world *world, uint64_t interval_ns)
 {
     struct kvr_scraper_options options = {.interval_ns = interval_ns};
     struct kvr_target_source source = {&world->targets, net_on_target};
-    struct kvr_scraper_events events = {world, on_signals};
+    struct kvr_scraper_events events = {.context = world, .on_signals = on_signals};
     kvr_scraper_start(&world->scraper, &world->net.loop, &world->table, &options, &source, &events);
 }
 

@@ -145,6 +145,7 @@ end
 ---Starts the router and waits until all its replicas are up and it knows what they serve.
 ---@param options? table
 ---  replicas: a number, or a list of options for replica.start, or of URLs;
+---  descriptors, stack_kb: limits of the router's process;
 ---  script: for all replicas; config: settings over those of a test; policies: files beside copies
 ---  of the shipped ones, by name; ready = false: do not wait
 function M.start(options)
@@ -160,13 +161,17 @@ function M.start(options)
     for name, text in pairs(options.policies) do M.write(self:policy_path(name), text) end
   end
   write_settings(self, options)
+  if options.descriptors then self.ulimits = ("ulimit -n %d; "):format(options.descriptors) end
+  if options.stack_kb then self.ulimits = ("ulimit -s %d; "):format(options.stack_kb) end
   self:launch()
   if options.ready ~= false then self:wait_ready() end
   return self
 end
 
 function Fleet:launch()
-  self.router = process.start({ M.binary, "serve", "--config", self.folder .. "/kvroute.lua" }, {
+  local argv = { M.binary, "serve", "--config", self.folder .. "/kvroute.lua" }
+  if self.ulimits then argv = { "/bin/sh", "-c", self.ulimits .. 'exec "$@"', "sh", unpack(argv) } end
+  self.router = process.start(argv, {
     out = self.folder .. "/out",
     err = self.folder .. "/err",
     env = { ASAN_OPTIONS = "detect_leaks=1", UBSAN_OPTIONS = "print_stacktrace=1" },

@@ -1,0 +1,426 @@
+-- Limits have names: what happens at each, what the client is told, and where it is counted.
+local check = require("e2e.support.check")
+local Fleet = require("e2e.support.fleet")
+local http = require("e2e.support.http")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+local Replica = require("e2e.support.replica")
+
+local chat_request = Fleet.chat_request
+
+-- The value of one sample of /metrics, 0 when there is none.
+local function sample(fleet, series)
+  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+  local at = page:find("\n" .. series .. " ", 1, true)
+  return at and tonumber(page:match("^%S+", at + #series + 2)) or 0
+end
+
+local function hits(fleet, setting)
+  return sample(fleet, ('kvroute_limit_hits_total{limit="%s"}'):format(setting))
+end
+
+-- A client whose chat request is under way.
+local function ask(fleet, content, headers)
+  local client = fleet:connect()
+  client.answer = client:begin(chat_request(content or "Hello", nil, headers))
+  return client
+end
+
+local function waiting(fleet)
+  return fleet:admin("/admin/status").requests.waiting
+end
+
+local function wait_waiting(fleet, count)
+  loop.wait(function() return waiting(fleet) == count end, 2, count .. " requests to wait")
+end
+
+local one_at_a_time = { { settings = { capacity = 1 } } }
+
+describe("a replica's capacity", function()
+  after_each(Fleet.finish)
+
+  it("without a queue: never more streams than that, 503 for the rest", function()
+    local fleet = Fleet.start({ replicas = { { settings = { capacity = 2 } } } })
+    local clients, refused = {}, 0
+    for i = 1, 10 do clients[i] = ask(fleet) end
+    loop.wait(function()
+      refused = 0
+      for _, client in ipairs(clients) do refused = refused + (client.answer.done and 1 or 0) end
+      return refused == 8
+    end, 2, "eight refusals")
+    for _, client in ipairs(clients) do
+      if client.answer.done then
+        check.api_error(client.answer, 503, "at_capacity")
+        assert.equal("1", client.answer:header("retry-after"))
+      end
+    end
+    local first, second = fleet.replicas[1]:take(), fleet.replicas[1]:take()
+    first:stream()
+    first:event("one") -- its head is through, and it still counts
+    loop.sleep(0.05)
+    check.api_error(fleet:chat("Hello"), 503, "at_capacity")
+    first:finish()
+    second:reply()
+    fleet:rows(11)
+    assert.equal(200, (function()
+      local client = ask(fleet)
+      fleet.replicas[1]:take():reply()
+      return client:finish().status
+    end)())
+    assert.equal(9, hits(fleet, "replicas.capacity"))
+  end)
+end)
+
+describe("the queue", function()
+  after_each(Fleet.finish)
+
+  it("holds requests until a replica has room, in their order, up to queue.max", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = { queue = { max = 2 } } })
+    local running = ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    local second = ask(fleet, "second")
+    wait_waiting(fleet, 1)
+    local third = ask(fleet, "third")
+    wait_waiting(fleet, 2)
+    local refused = fleet:chat("fourth")
+    local err = check.api_error(refused, 429, "queue_full")
+    assert.equal("rate_limit_error", err.type)
+    assert.equal("1", refused:header("retry-after"))
+    assert.is_truthy(err.message:find("queue.max", 1, true))
+    assert.equal(1, fleet.replicas[1]:count())
+    for _, each in ipairs({ { running, "running" }, { second, "second" }, { third, "third" } }) do
+      if each[1] ~= running then exchange = fleet.replicas[1]:take() end
+      assert.is_truthy(exchange.body:find(each[2], 1, true))
+      exchange:reply()
+      assert.equal(200, each[1]:finish().status)
+    end
+    local rows = fleet:rows(4)
+    assert.equal("queue_full", rows[1].error)
+    assert.is_nil(rows[2].waited_ms)
+    assert.is_true(rows[3].waited_ms > 0 and rows[4].waited_ms > 0)
+    assert.equal(1, hits(fleet, "queue.max"))
+  end)
+
+  it("may take the one first that has least to prefill", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = {
+      queue = { max = 8, order = "shortest" },
+    } })
+    ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    ask(fleet, ("a long prompt "):rep(500))
+    wait_waiting(fleet, 1)
+    ask(fleet, "a short one")
+    wait_waiting(fleet, 2)
+    exchange:reply()
+    exchange = fleet.replicas[1]:take()
+    assert.is_truthy(exchange.body:find("a short one", 1, true))
+    exchange:reply()
+    exchange = fleet.replicas[1]:take()
+    assert.is_truthy(exchange.body:find("a long prompt", 1, true))
+    exchange:reply()
+    fleet:rows(3)
+  end)
+
+  it("lets nobody wait past queue.deadline_ms", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = {
+      queue = { max = 100, deadline_ms = 150 },
+    } })
+    ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    -- Requests come all the time, so that one comes while another's time is up and not yet noticed.
+    local clients = {}
+    for i = 1, 60 do
+      clients[i] = ask(fleet, "late " .. i)
+      loop.sleep(0.005)
+    end
+    for _, client in ipairs(clients) do
+      local err = check.api_error(client:finish(2), 503, "queue_deadline")
+      assert.is_truthy(err.message:find("queue.deadline_ms", 1, true))
+    end
+    assert.equal(1, fleet.replicas[1]:count())
+    exchange:reply()
+    for i, row in ipairs(fleet:rows(61)) do
+      if i < 61 then
+        assert.equal("queue_deadline", row.error)
+        assert.is_true(row.waited_ms >= 150 and row.waited_ms < 400, "waited " .. row.waited_ms)
+      end
+    end
+    assert.equal(60, hits(fleet, "queue.deadline_ms"))
+  end)
+
+  it("may run out for very many at once", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, stack_kb = 192, config = {
+      queue = { max = 1000, deadline_ms = 1500 },
+    } })
+    ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    local clients = {}
+    for i = 1, 500 do clients[i] = ask(fleet, "late") end
+    wait_waiting(fleet, 500)
+    for _, client in ipairs(clients) do check.api_error(client:finish(4), 503, "queue_deadline") end
+    exchange:reply()
+    fleet:rows(501)
+  end)
+
+  it("is left by a client that goes away", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = { queue = { max = 8 } } })
+    local running = ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    local gone = ask(fleet, "gone")
+    wait_waiting(fleet, 1)
+    local stays = ask(fleet, "stays")
+    wait_waiting(fleet, 2)
+    gone:reset()
+    wait_waiting(fleet, 1)
+    assert.equal("cancelled", fleet:row(1).outcome)
+    exchange:reply()
+    running:finish()
+    exchange = fleet.replicas[1]:take()
+    assert.is_truthy(exchange.body:find("stays", 1, true))
+    exchange:reply()
+    assert.equal(200, stays:finish().status)
+  end)
+
+  it("is no way around an outage, or to a model that nobody has", function()
+    local fleet = Fleet.start({ replicas = 2, config = { queue = { max = 8 } } })
+    check.api_error(fleet:chat("Hello", { model = "none" }), 404, "model_not_found")
+    for _, each in ipairs(fleet.replicas) do
+      fleet:admin("/admin/replicas/drain", { replica = each.name })
+    end
+    check.api_error(fleet:chat("Hello"), 503, "draining")
+    for _, each in ipairs(fleet.replicas) do each.healthy = false end
+    loop.wait(function() return fleet:admin("/admin/status").replicas.down == 2 end)
+    check.api_error(fleet:chat("Hello"), 503, "no_replicas")
+    assert.equal(0, sample(fleet, "kvroute_queued_requests_total"))
+  end)
+
+  it("takes in a request whose replica failed, until another has room", function()
+    local fleet = Fleet.start({ replicas = { { settings = { capacity = 1 } },
+      { settings = { capacity = 1 } } }, config = { queue = { max = 8 }, policy = "round_robin" } })
+    local first, second = ask(fleet, "first"), ask(fleet, "second")
+    local a, b = fleet.replicas[1]:take(), fleet.replicas[2]:take()
+    a:reset()
+    wait_waiting(fleet, 1)
+    b:reply()
+    fleet.replicas[2]:take():reply()
+    assert.equal(200, first:finish().status)
+    assert.equal(200, second:finish().status)
+    local row = fleet:row(2)
+    assert.equal(1, row.moves)
+    assert.is_true(row.waited_ms > 0)
+  end)
+end)
+
+describe("what is held of requests", function()
+  after_each(Fleet.finish)
+
+  local function refused(fleet, bytes, status, code)
+    local client = fleet:connect()
+    client:send(bytes)
+    client:expect()
+    local answer = client:finish(3)
+    check.api_error(answer, status, code)
+    assert.equal("close", answer:header("connection"))
+    client:wait_end(3)
+  end
+
+  it("is bounded in header lines, and each refusal is counted under its setting", function()
+    local fleet = Fleet.start({ script = Replica.answers(), config = {
+      limits = { header_count = 12, header_bytes = 2048, body_bytes = 2000 },
+    } })
+    local head = "GET /x HTTP/1.1\r\nHost: x\r\n"
+    refused(fleet, head .. ("X: y\r\n"):rep(12) .. "\r\n", 431, "headers_too_many")
+    assert.equal(200, (function()
+      local client = fleet:connect()
+      client:send(head .. ("X: y\r\n"):rep(11) .. "\r\n")
+      client:expect()
+      return client:finish().status
+    end)())
+    refused(fleet, head .. "X: " .. ("y"):rep(2100) .. "\r\n\r\n", 431, "headers_too_large")
+    refused(fleet, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: large-1\r\n"
+      .. "Content-Length: 2001\r\n\r\n", 413, "body_too_large")
+    assert.equal(1, hits(fleet, "limits.header_count"))
+    assert.equal(1, hits(fleet, "limits.header_bytes"))
+    assert.equal(1, hits(fleet, "limits.body_bytes"))
+    -- Whatever has a head that could be read has a row.
+    local rows = fleet:rows(2)
+    assert.equal(2, #rows)
+    assert.equal("large-1", rows[2].request_id)
+    assert.equal(413, rows[2].status)
+    assert.equal("body_too_large", rows[2].error)
+    assert.equal("dropped", rows[2].outcome)
+    assert.equal("chat", rows[2].endpoint)
+  end)
+
+  it("is bounded in bytes over all clients, also in chunks, also while they wait", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = {
+      limits = { bodies_total_bytes = 1000000 }, queue = { max = 8 },
+    } })
+    ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    local waits = ask(fleet, ("x"):rep(300000))
+    wait_waiting(fleet, 1)
+    local head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+    refused(fleet, head .. "Content-Length: 600000\r\n\r\n", 503, "bodies_total")
+    refused(fleet, head .. "Transfer-Encoding: chunked\r\n\r\n"
+      .. ("2000\r\n" .. ("x"):rep(8192) .. "\r\n"):rep(100), 503, "bodies_total")
+    assert.equal(2, hits(fleet, "limits.bodies_total_bytes"))
+    exchange:reply()
+    exchange = fleet.replicas[1]:take()
+    exchange:reply()
+    assert.equal(200, waits:finish().status)
+    -- What has been sent on is held no more.
+    local client = ask(fleet, ("x"):rep(300000))
+    fleet.replicas[1]:take():reply()
+    assert.equal(200, client:finish().status)
+  end)
+end)
+
+describe("requests open at once", function()
+  after_each(Fleet.finish)
+
+  it("are bounded by limits.requests, and the one too many has a row", function()
+    local fleet = Fleet.start({ config = { limits = { requests = 2 } } })
+    ask(fleet)
+    ask(fleet)
+    local a, b = fleet.replicas[1]:take(), fleet.replicas[1]:take()
+    check.api_error(fleet:chat("Hello"), 503, "too_many_requests")
+    assert.equal("too_many_requests", fleet:row(1).error)
+    assert.equal(1, hits(fleet, "limits.requests"))
+    a:reply()
+    b:reply()
+    fleet:rows(3)
+  end)
+end)
+
+describe("connections", function()
+  after_each(Fleet.finish)
+
+  it("over limits.connections: the one idle longest makes room, none that works", function()
+    local fleet = Fleet.start({ config = { limits = { connections = 3 } } })
+    local idle, busy = fleet:connect(), {}
+    assert.equal(200, idle:request({ path = "/healthz" }).status)
+    busy[1] = ask(fleet)
+    busy[2] = ask(fleet)
+    local a, b = fleet.replicas[1]:take(), fleet.replicas[1]:take()
+    local refused = fleet:connect() -- at once: nobody has been idle for long
+    refused:wait_end(1)
+    loop.sleep(1.1)
+    busy[3] = ask(fleet)
+    idle:wait_end(1)
+    local c = fleet.replicas[1]:take()
+    fleet:connect():wait_end(1)
+    for _, exchange in ipairs({ a, b, c }) do exchange:reply() end
+    for _, client in ipairs(busy) do assert.equal(200, client:finish().status) end
+    assert.equal(3, hits(fleet, "limits.connections"))
+    assert.equal(1, sample(fleet, "kvroute_client_connections_displaced_total"))
+    assert.equal(2,
+      sample(fleet, 'kvroute_client_connections_refused_total{listener="ingress"}'))
+  end)
+
+  it("never take the last descriptors: replicas can still be reached", function()
+    local fleet = Fleet.start({ script = Replica.answers(), descriptors = 96 })
+    local clients = {}
+    for i = 1, 120 do clients[i] = fleet:connect() end
+    loop.wait(function() return hits(fleet, "descriptors") >= 20 end, 3, "refused connections")
+    local served = 0
+    for _, client in ipairs(clients) do
+      if not client.connection.ended then
+        assert.equal(200, client:request(chat_request("Hello")).status)
+        served = served + 1
+      end
+    end
+    assert.is_true(served >= 30 and served <= 96, served .. " served")
+  end)
+end)
+
+describe("a client that is slow", function()
+  after_each(Fleet.finish)
+
+  it("to send its head: 408, however steadily it trickles", function()
+    local fleet = Fleet.start({ config = { timeouts = { client_body_ms = 300 } } })
+    local client = fleet:connect()
+    local began = loop.now()
+    client:send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n")
+    local answer = client:expect()
+    repeat
+      client:send("X-A: b\r\n")
+      loop.sleep(0.02)
+    until answer.done or loop.now() - began > 3
+    check.api_error(answer, 408, "request_timeout")
+    assert.is_true(loop.now() - began < 1.2)
+    assert.equal("close", answer:header("connection"))
+    assert.equal(1, hits(fleet, "timeouts.client_body_ms"))
+  end)
+
+  it("to send its body: 408 and the end, also on a connection that has served before", function()
+    local fleet = Fleet.start({ script = Replica.answers(), config = {
+      timeouts = { client_body_ms = 300 },
+    } })
+    local client = fleet:connect()
+    assert.equal(200, client:request(chat_request("Hello")).status)
+    client:send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: slow-1\r\n"
+      .. 'Content-Length: 100000\r\n\r\n{"model"')
+    local answer = client:expect()
+    client:finish(2)
+    check.api_error(answer, 408, "request_timeout")
+    assert.equal("close", answer:header("connection"))
+    client:wait_end(3)
+    local row = fleet:row(2)
+    assert.equal("slow-1", row.request_id)
+    assert.equal(408, row.status)
+  end)
+
+  it("is not one whose large body comes steadily", function()
+    local fleet = Fleet.start({ script = Replica.answers(), config = {
+      timeouts = { client_body_ms = 200 },
+    } })
+    local client = fleet:connect()
+    local text = http.text(chat_request(("x"):rep(200000)))
+    for at = 1, #text, 10000 do
+      client:send(text:sub(at, at + 9999))
+      loop.sleep(0.05) -- one second in all
+    end
+    client:expect()
+    assert.equal(200, client:finish().status)
+  end)
+
+  it("to take its answer: cut after timeouts.client_stall_ms, and the replica let go", function()
+    local fleet = Fleet.start({ config = { timeouts = { client_stall_ms = 300 } } })
+    local client = fleet:connect(4096)
+    client:begin(chat_request("Hello", { stream = true }))
+    client:pause()
+    local exchange = fleet.replicas[1]:take()
+    exchange:stream()
+    exchange:chunk(("x"):rep(8000000))
+    exchange:wait_gone(3)
+    assert.equal("cancelled", fleet:row(1).outcome)
+    assert.equal(1, hits(fleet, "timeouts.client_stall_ms"))
+    assert.is_true(hits(fleet, "limits.stream_buffer_bytes") > 0)
+  end)
+
+  it("between requests is closed after timeouts.client_idle_ms", function()
+    local fleet = Fleet.start({ config = { timeouts = { client_idle_ms = 300 } } })
+    local client = fleet:connect()
+    assert.equal(200, client:request({ path = "/healthz" }).status)
+    local began = loop.now()
+    assert.equal("fin", client:wait_end(2))
+    assert.is_true(loop.now() - began >= 0.25)
+    assert.equal(1, hits(fleet, "timeouts.client_idle_ms"))
+  end)
+end)
+
+describe("the configuration", function()
+  it("names a limit that cannot be", function()
+    local folder = os.tmpname()
+    Fleet.write(folder, "limits.header_count = 101\n")
+    local child = process.start({ Fleet.binary, "serve", "--config", folder },
+      { out = folder .. ".out", err = folder .. ".err" })
+    local how, code = child:wait(5)
+    assert.equal("exited", how)
+    assert.is_true(code > 0)
+    local why = "limits.header_count: must be an integer between 8 and 100"
+    assert.is_truthy(child:stderr():find(why, 1, true))
+    for _, suffix in ipairs({ "", ".out", ".err" }) do os.remove(folder .. suffix) end
+  end)
+end)
