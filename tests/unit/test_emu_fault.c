@@ -1,4 +1,4 @@
-/* core/net/emu_fault and emu_text: every fault reads back as it is written, and every cut of a text
+/* core/emu/emu_fault and emu_text: every fault reads back as it is written, and every cut of a text
  * falls between characters. */
 #include "emu_fault.h"
 #include "emu_text.h"

@@ -1,4 +1,4 @@
-/* core/net/emu_ask, emu_prompt and emu_store: which bodies are alike, which extend one another, and
+/* core/emu/emu_ask, emu_prompt and emu_store: which bodies are alike, which extend one another, and
  * what is refused with which reason. */
 #include "emu_ask.h"
 #include "emu_store.h"

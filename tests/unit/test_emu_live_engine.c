@@ -1,4 +1,4 @@
-/* core/net/alarm and live_engine: an alarm never rings early; and what the live engine did on the
+/* core/emu/alarm and live_engine: an alarm never rings early; and what the live engine did on the
  * wall clock is, to the nanosecond, what the engine does under virtual time. */
 #include "live_engine.h"
 #include "net_fixture.h"
