@@ -162,7 +162,7 @@ static void check_forwarded(const struct answer *answer)
         next++;
         kept++;
     }
-    struct kvr_slice value;
+    struct kvr_slice value = {NULL, 0};
     unsigned ours = strict_find(&strict, "content-length", &value) +
                     strict_find(&strict, "transfer-encoding", &value) +
                     strict_find(&strict, "connection", &value) + 1;

@@ -131,7 +131,7 @@ static void test_every_member_is_probed_once_an_interval(void **state)
 {
     struct fleet *fleet = *state;
     for (int i = 0; i < 5; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "r:%d", i + 1);
         add(fleet, name, 0);
     }

@@ -269,7 +269,7 @@ static void a_large_fleet_fits_a_small_page(void **state)
             snprintf(names[i % 4][m], sizeof names[0][0], "vendor/model-%d-%d", i % 4, m);
             models[m] = names[i % 4][m];
         }
-        char authority[40];
+        char authority[64];
         snprintf(authority, sizeof authority, "engine-%d.fleet.example.org:8000", i);
         uint32_t slot = add(authority, models, KVR_REPLICA_MODELS_MAX);
         struct kvr_engine_signals signals = {1, 2, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0};
