@@ -313,35 +313,30 @@ static inline bool count_end(struct kvr_beliefs *beliefs, uint16_t tenancy, uint
     return live;
 }
 
-/* Drops pairs that nothing but their block knows of: no order to take them out of one by one. */
-static bool clear_pairs(struct kvr_beliefs *beliefs, struct pairs pairs)
+/* With an overflow, or an order: pair by pair from the last, as pairs must stay dense. */
+static bool clear_last(struct kvr_beliefs *beliefs, uint32_t block)
 {
-    bool any = false;
-    for (uint32_t i = pairs.count; i-- > 0;) {
-        uint16_t tenancy = pairs.tenancies[i];
-        pairs.tenancies[i] = KVR_TENANCY_NONE;
-        any |= count_end(beliefs, tenancy, pairs.stamps[i]);
-        kvr_tenancy_release(&beliefs->tenancies, tenancy);
-    }
-    beliefs->pairs -= pairs.count;
-    return any;
+    uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);
+    struct pairs pairs = line ? pairs_of_line(beliefs, line) : pairs_of_block(beliefs, block);
+    uint32_t last = pairs.count - 1;
+    bool live = count_end(beliefs, pairs.tenancies[last], pairs.stamps[last]);
+    kvr_belief_remove(beliefs, pairs.base + last);
+    return live;
 }
 
-bool kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t block)
+bool kvr_belief_clear(struct kvr_beliefs *beliefs, uint32_t number)
 {
+    struct kvr_block *block = &beliefs->blocks[number];
     bool any = false;
-    bool ordered = kvr_belief_order_kept(&beliefs->order);
-    for (;;) {
-        uint32_t line = kvr_block_overflow(&beliefs->blocks[block]);
-        struct pairs pairs = line ? pairs_of_line(beliefs, line) : pairs_of_block(beliefs, block);
-        if (!line && !ordered) {
-            any |= clear_pairs(beliefs, pairs);
-            return any;
-        }
-        if (pairs.count == 0)
-            return any;
-        uint32_t last = pairs.count - 1;
-        any |= count_end(beliefs, pairs.tenancies[last], pairs.stamps[last]);
-        kvr_belief_remove(beliefs, pairs.base + last);
+    while (kvr_block_overflow(block) ||
+           (kvr_belief_order_kept(&beliefs->order) && block->tenancies[0] != KVR_TENANCY_NONE))
+        any |= clear_last(beliefs, number);
+    /* What only the block knows of goes as it lies. */
+    for (uint32_t i = 0; i < KVR_BLOCK_HOLDERS && block->tenancies[i] != KVR_TENANCY_NONE; i++) {
+        any |= count_end(beliefs, block->tenancies[i], block->stamps[i]);
+        kvr_tenancy_release(&beliefs->tenancies, block->tenancies[i]);
+        block->tenancies[i] = KVR_TENANCY_NONE;
+        beliefs->pairs--;
     }
+    return any;
 }

@@ -52,7 +52,7 @@ uint16_t kvr_tenancy_open(struct kvr_tenancies *tenancies, uint32_t replica)
     return tenancy;
 }
 
-static void free_number(struct kvr_tenancies *tenancies, uint16_t tenancy)
+void kvr_tenancy_free_number(struct kvr_tenancies *tenancies, uint16_t tenancy)
 {
     tenancies->items[tenancy].replica = KVR_TENANCY_FREE;
     tenancies->items[tenancy].beliefs = tenancies->free;
@@ -68,13 +68,4 @@ void kvr_tenancy_end(struct kvr_tenancies *tenancies, uint32_t replica)
         return;
     tenancies->current[replica] = KVR_TENANCY_NONE;
     tenancies->items[tenancy].replica = KVR_TENANCY_ENDED;
-}
-
-void kvr_tenancy_release(struct kvr_tenancies *tenancies, uint16_t tenancy)
-{
-    struct kvr_tenancy *item = &tenancies->items[tenancy];
-    KVR_CHECK(tenancy != KVR_TENANCY_NONE && item->replica != KVR_TENANCY_FREE);
-    KVR_CHECK(item->beliefs > 0);
-    if (--item->beliefs == 0 && item->replica == KVR_TENANCY_ENDED)
-        free_number(tenancies, tenancy);
 }

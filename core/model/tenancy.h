@@ -45,8 +45,18 @@ void kvr_tenancies_deinit(struct kvr_tenancies *tenancies);
 uint16_t kvr_tenancy_open(struct kvr_tenancies *tenancies, uint32_t replica);
 void kvr_tenancy_end(struct kvr_tenancies *tenancies, uint32_t replica);
 
+/* Nothing names that ended tenancy any more. */
+void kvr_tenancy_free_number(struct kvr_tenancies *tenancies, uint16_t tenancy);
+
 /* A belief that names it is gone. Frees the number of an ended tenancy with the last. */
-void kvr_tenancy_release(struct kvr_tenancies *tenancies, uint16_t tenancy);
+static inline void kvr_tenancy_release(struct kvr_tenancies *tenancies, uint16_t tenancy)
+{
+    struct kvr_tenancy *item = &tenancies->items[tenancy];
+    KVR_CHECK(tenancy != KVR_TENANCY_NONE && item->replica != KVR_TENANCY_FREE);
+    KVR_CHECK(item->beliefs > 0);
+    if (--item->beliefs == 0 && item->replica == KVR_TENANCY_ENDED)
+        kvr_tenancy_free_number(tenancies, tenancy);
+}
 
 static inline void kvr_tenancy_retain(struct kvr_tenancies *tenancies, uint16_t tenancy)
 {
