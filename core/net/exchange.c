@@ -167,6 +167,7 @@ static void reject(struct kvr_exchange *exchange, enum kvr_rejection rejection)
 void kvr_exchange_act(struct kvr_exchange *exchange, const struct kvr_action *action)
 {
     exchange->request = action->request;
+    kvr_router_decided(&exchange->ingress->router, kvr_loop_now(), action->request);
     if (action->kind == KVR_ACTION_REJECT) {
         reject(exchange, action->rejection);
         return;

@@ -29,6 +29,11 @@ void kvr_router_believe(struct kvr_router *router, uint64_t now_ns, struct kvr_r
         kvr_prefix_index_admit(&router->index, now_ns, chain, len, record->replica);
 }
 
+void kvr_router_decided(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request)
+{
+    kvr_request_at(&router->requests, request)->decided_ns = now_ns;
+}
+
 void kvr_router_sent(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request)
 {
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);

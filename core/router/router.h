@@ -196,6 +196,9 @@ void kvr_router_settle(struct kvr_router *router);
 void kvr_router_believe(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request,
                         const uint64_t *chain, uint32_t len);
 
+/* The action about it was taken up: what its decision took on a real clock is over by now. A caller
+ * on virtual time need not tell; the decision then took no time. */
+void kvr_router_decided(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request);
 /* All of it was written to the replica's socket. */
 void kvr_router_sent(struct kvr_router *router, uint64_t now_ns, struct kvr_request_ref request);
 void kvr_router_first_byte(struct kvr_router *router, uint64_t now_ns,

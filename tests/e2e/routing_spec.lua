@@ -80,6 +80,20 @@ describe("a row", function()
     assert.is_true(row.cached_inferred)
   end)
 
+  it("tells what its policy took to decide", function()
+    local fleet = Fleet.start({
+      script = Replica.answers(), config = { policy = "slow", scripts = { budget_ms = 5000 } },
+      policies = { slow = "local P = { api = 1, name = 'slow' }\n" ..
+        "function P.pick(request) local x, best = 0, kvr.least()\n" ..
+        "for i = 1, request.max_tokens == 77 and 2e7 or 0 do x = x + i % 7 end\n" ..
+        "return best, x > 0 and 'slow' or nil end\nreturn P" },
+    })
+    fleet:connect():request(chat_request("Hello", { max_tokens = 77 }))
+    local row = fleet:row(1)
+    assert.is_true(row.decided_ms >= 5, "decided " .. row.decided_ms)
+    assert.is_true(row.overhead_ms >= row.decided_ms, "overhead " .. row.overhead_ms)
+  end)
+
   it("has its times in order", function()
     local fleet = Fleet.start()
     local client = fleet:connect()
