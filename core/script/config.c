@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <lauxlib.h>
 #include <lualib.h>
@@ -15,7 +16,10 @@
 
 #define MEMORY_MAX       (64u << 20)
 #define INSTRUCTIONS_MAX 20000000 /* of a file; about 0.1 s */
-#define COUNT_STEP       10000
+/* CPU time of a file. Few instructions can take long, where each works on a long text or table: so
+ * the time is looked at often. */
+#define CPU_NS_MAX 1000000000u
+#define COUNT_STEP 100
 
 enum kind { TEXT, NUMBER, BOOLEAN, LIST };
 
@@ -38,6 +42,7 @@ struct kvr_config {
     lua_State *L; /* config.lua in it, with the values as the file gave them */
     struct kvr_heap heap;
     int64_t instructions; /* left to run */
+    uint64_t cpu_end_ns;  /* of this thread's CPU time, when it must be over */
     struct table *table;
 };
 
@@ -99,6 +104,13 @@ static struct table *take_entries(lua_State *L)
     return table;
 }
 
+static uint64_t cpu_ns(void)
+{
+    struct timespec time;
+    KVR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 static void on_count(lua_State *L, lua_Debug *frame)
 {
     void *heap;
@@ -106,7 +118,7 @@ static void on_count(lua_State *L, lua_Debug *frame)
     struct kvr_config *config =
         (struct kvr_config *)((char *)heap - offsetof(struct kvr_config, heap));
     config->instructions -= COUNT_STEP;
-    if (config->instructions > 0)
+    if (config->instructions > 0 && cpu_ns() < config->cpu_end_ns)
         return;
     lua_getinfo(L, "Sl", frame);
     lua_pushfstring(L, "%s:%d: does not end", frame->short_src, frame->currentline);
@@ -118,6 +130,7 @@ static int run(struct kvr_config *config, lua_CFunction function, void *argument
 {
     lua_State *L = config->L;
     config->instructions = INSTRUCTIONS_MAX;
+    config->cpu_end_ns = cpu_ns() + CPU_NS_MAX;
     config->heap.hit = false;
     int status = lua_cpcall(L, function, argument);
     if (status == 0)

@@ -47,7 +47,7 @@ return {
     { "key", "text", "", "header or body field that names the tenant; empty: none" },
   } },
   { "index", {
-    { "block_bytes", "integer", 64, "bytes of prompt in one block", min = 16, max = 4096 },
+    { "block_bytes", "integer", 64, "bytes of prompt in one block", min = 16, max = 256 },
     { "wide_after", "integer", 0, "bytes after which blocks are four times as wide; " .. off,
       min = 0, max = 1e9 },
     { "ttl_ms", "integer", 120000, "time after which a belief ends", min = 1000, max = 86400000 },

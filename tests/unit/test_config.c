@@ -195,7 +195,11 @@ static void refusals_name_key_value_and_line(void **state)
         {"\nlisten = nothing", "kvroute.lua:2: no setting or function named nothing"},
         {"\npolicy = os.date()", "kvroute.lua:2: no setting or function named os"},
         {"\npolicy = env('KVR_TEST_ABSENT')", "kvroute.lua:2: env: KVR_TEST_ABSENT is not set"},
+        {"index.block_bytes = 512", "kvroute.lua:1: index.block_bytes: must be an integer between "
+                                    "16 and 256, got 512"},
         {"\nwhile true do end", "kvroute.lua:2: does not end"},
+        {"local t = {}\nfor i = 1, 1e9 do table.insert(t, 1, i) end",
+         "kvroute.lua:2: does not end"},
         {"local t = {} for i = 1, 1e7 do t[i] = { i } end", "the file takes too much memory"},
         {"\nhealth.interval.ms = 5",
          "kvroute.lua:2: attempt to index field 'interval' (a nil value)"},
