@@ -4,20 +4,25 @@ local schema, find_lines = ...
 
 -- ---- values -------------------------------------------------------------------------------------
 
-local source_name, lines
+local file = {} -- name, and lines of what it sets; both nil when there is none
+local given = {} -- names that were set from outside the file, over what it says
+local setting_one -- true while one is set: its refusals do not name the file
 
 -- "file:line: name: " for the nearest thing above `name` whose line is known.
 local function place(name)
   local path = name
-  while lines and path do
-    if lines[path] then return source_name .. ":" .. lines[path] .. ": " .. name .. ": " end
+  while path do
+    if given[path] then return name .. ": " end
+    if file.lines and file.lines[path] then
+      return file.name .. ":" .. file.lines[path] .. ": " .. name .. ": "
+    end
     path = path:match("^(.*)%.[^.]*$")
   end
-  return (source_name and source_name .. ": " or "") .. name .. ": "
+  return (file.name and file.name .. ": " or "") .. name .. ": "
 end
 
 local function refuse(name, what)
-  error(place(name) .. what, 0)
+  error((setting_one and name .. ": " or place(name)) .. what, 0)
 end
 
 local function shown(value, setting)
@@ -57,7 +62,10 @@ local function address(name, value, setting)
 end
 
 local function list(name, value, setting, item)
-  if type(value) == "string" then value = { value } end
+  if type(value) == "string" then
+    item(name, value, setting)
+    return { value }
+  end
   if type(value) ~= "table" then
     refuse(name, "must be a text or a list of texts, got " .. shown(value, setting))
   end
@@ -166,8 +174,10 @@ end
 
 local out -- entries for C: { name, kind, value }
 
+-- Each has a second one, named with a "@": where messages say that it was set.
 local function emit(name, kind, value)
   out[#out + 1] = { name, kind, value }
+  out[#out + 1] = { "@" .. name, "text", place(name) }
 end
 
 -- As a script's param would be written on the command line.
@@ -313,17 +323,30 @@ end
 local values = {}
 local M = {}
 
+-- Refuses a file that says something and sets nothing: it would start with the defaults.
+local function refuse_idle(returned)
+  local example = schema[1].each and schema[1][1] .. " = { ... }" or 'policy = "p2c"'
+  local what = returned > 0 and "returns a value, which sets nothing"
+    or next(values) == nil and file.last_line and "sets nothing"
+  local line = returned > 0 and file.returns or file.last_line
+  if what then
+    error(("%s:%d: %s: settings are plain assignments, such as %s, without local and return")
+      :format(file.name, line or 1, what, example), 0)
+  end
+end
+
 -- Evaluates `chunk`, a loaded file with this name and source. Returns the entries.
 function M.read(chunk, name, source)
-  source_name = name
+  file.name = name
   if chunk then
     local env = environment()
     setfenv(chunk, env)
     getmetatable("").__index = strings
-    chunk()
+    local returned = select("#", chunk())
     getmetatable("").__index = string
     for key, value in pairs(env) do values[key] = value end
-    lines = find_lines(source)
+    file.lines, file.returns, file.last_line = find_lines(source)
+    refuse_idle(returned)
   end
   local entries = read_all(values)
   check(values)
@@ -356,8 +379,8 @@ end
 
 -- Sets a dotted name to a text, in a copy that is kept only when all of it is good.
 function M.set(name, value)
-  local kept_name, kept_lines = source_name, lines
-  source_name, lines = nil, nil
+  setting_one = true
+  local was_given = given[name]
   local tree = copy(values)
   local at, settings, parts = tree, schema, {}
   for part in name:gmatch("[^.]+") do parts[#parts + 1] = part end
@@ -393,9 +416,18 @@ function M.set(name, value)
     end
     i = i + 1
   end
-  local entries = read_all(tree)
-  check(tree)
-  values, source_name, lines = tree, kept_name, kept_lines
+  given[name] = true
+  local good, entries = pcall(function()
+    local result = read_all(tree)
+    check(tree)
+    return result
+  end)
+  setting_one = false
+  if not good then
+    given[name] = was_given
+    error(entries, 0)
+  end
+  values = tree
   return entries
 end
 

@@ -1,4 +1,4 @@
--- Where in a configuration file each setting is written.
+-- Where in a configuration file each setting is written, what it returns, and where it ends.
 
 -- Tokens of Lua source, enough to find assignments: names, strings, numbers and single symbols,
 -- each with its line.
@@ -42,8 +42,27 @@ local function tokens(source)
   return list
 end
 
+-- The line of the `return` that is not within a function.
+local function find_return(list)
+  local openers = { ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1,
+    ["until"] = -1 }
+  local depth, functions = 0, {} -- depths at which functions begin
+  for i, token in ipairs(list) do
+    local before = list[i - 1]
+    local step = token.kind == "name" and not (before and before.text == ".")
+      and openers[token.text] or 0
+    if token.text == "function" and step == 1 then functions[#functions + 1] = depth end
+    depth = depth + step
+    if depth == functions[#functions] then functions[#functions] = nil end
+    if token.kind == "name" and token.text == "return" and #functions == 0 then
+      return token.line
+    end
+  end
+end
+
 -- Lines of assignments and of entries in table constructors, by dotted path; the last one counts.
--- What is computed in a loop has the line where its setting is first named.
+-- What is computed in a loop has the line where its setting is first named. Also the line of the
+-- file's own return, and of its last token.
 return function(source)
   local list, lines, at = tokens(source), {}, 1
   local openers = { ["("] = 1, ["{"] = 1, ["["] = 1, [")"] = -1, ["}"] = -1, ["]"] = -1 }
@@ -96,17 +115,22 @@ return function(source)
     local plain = not (before and (before.text == "local" or before.text == "."))
     if token.kind == "name" and plain then
       local path = token.text
-      lines[path] = lines[path] or token.line
+      local named = lines[path]
+      lines[path] = named or token.line
       while (is(".") and list[at + 1]) or (is("[") and is("]", 2)) do
         path = path .. "." .. list[at + 1].text
         at = at + (is(".") and 2 or 3)
+        named = lines[path]
       end
       if is("=") then
+        for known in pairs(named and lines or {}) do -- of what stood there before
+          if known:sub(1, #path + 1) == path .. "." then lines[known] = nil end
+        end
         lines[path] = token.line
         at = at + 1
         if is("{") then constructor(path) end
       end
     end
   end
-  return lines
+  return lines, find_return(list), list[#list] and list[#list].line
 end

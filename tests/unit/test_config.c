@@ -160,10 +160,12 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:3: replicas.1.url: must be such as http://127.0.0.1:8000, got \"ftp://h\""},
         {"listen = 8080", "kvroute.lua:1: listen: must be a text or a list of texts, got 8080"},
         {"listen = 'localhost'",
-         "kvroute.lua:1: listen.1: must be an address such as 127.0.0.1:8080, got \"localhost\""},
+         "kvroute.lua:1: listen: must be an address such as 127.0.0.1:8080, got \"localhost\""},
         {"listen = 'h:99999'",
-         "kvroute.lua:1: listen.1: must have a port below 65536, got \"h:99999\""},
+         "kvroute.lua:1: listen: must have a port below 65536, got \"h:99999\""},
         {"listen = {}", "kvroute.lua:1: listen: must have an address"},
+        {"listen = { 'localhost' }",
+         "kvroute.lua:1: listen.1: must be an address such as 127.0.0.1:8080, got \"localhost\""},
         {"headers = 'yes'", "kvroute.lua:1: headers: must be true or false, got \"yes\""},
         {"log_level = 'loud'",
          "kvroute.lua:1: log_level: must be one of error, warn, info, debug, got \"loud\""},
@@ -243,6 +245,68 @@ static void lines_are_right_in_odd_texts(void **state)
         assert_null(kvr_config_read("kvroute.lua", kvr_slice_of(unfinished[i]), NULL));
 }
 
+/* A file that would start with the defaults, as if it were not there. */
+static void a_file_that_sets_nothing_is_refused(void **state)
+{
+    (void)state;
+#define WRITE ": settings are plain assignments, such as policy = \"p2c\", without local and return"
+    static const struct refusal refusals[] = {
+        {"return { policy = 'p2c' }", "kvroute.lua:1: returns a value, which sets nothing" WRITE},
+        {"local function f()\n  return 1\nend\n\nreturn {\n  listen = f,\n}",
+         "kvroute.lua:5: returns a value, which sets nothing" WRITE},
+        {"policy = 'p2c'\nif policy then return nil end",
+         "kvroute.lua:2: returns a value, which sets nothing" WRITE},
+        {"local policy = 'p2c'\n\n", "kvroute.lua:1: sets nothing" WRITE},
+        {"do\nlocal a = 1\nend", "kvroute.lua:3: sets nothing" WRITE},
+    };
+    refused(refusals, sizeof refusals / sizeof refusals[0]);
+    kvr_config_destroy(read_well(""));
+    kvr_config_destroy(read_well("-- policy = 'p2c'\n"));
+    kvr_config_destroy(read_well("local p = 'p2c'\npolicy = p\nreturn\n"));
+    struct kvr_error error = {0};
+    assert_null(kvr_config_read_clients("keys.lua", kvr_slice_of("return {}"), &error));
+    assert_non_null(strstr(error.text, "such as keys = { ... }"));
+}
+
+static int set(struct kvr_config *config, const char *name, const char *value,
+               struct kvr_error *error)
+{
+    return kvr_config_set(config, name, kvr_slice_of(value), error);
+}
+
+static void places_are_told(void **state)
+{
+    (void)state;
+    struct kvr_error error = {0};
+    struct kvr_config *config = read_well("replicas = {\n"
+                                          "  { url = 'http://h:1' },\n"
+                                          "  { url = 'http://h:2' },\n"
+                                          "}\n"
+                                          "replicas = { {\n"
+                                          "    url = 'http://h:3' } }\n"
+                                          "replicas[2] = {}\n"
+                                          "replicas[2].url = 'http://h:4'\n"
+                                          "params = {\n"
+                                          "  by = 'load' }\n"
+                                          "spill = 'off'\n");
+    assert_string_equal(kvr_config_text(config, "@replicas.1.url"),
+                        "kvroute.lua:6: replicas.1.url: ");
+    assert_string_equal(kvr_config_text(config, "@replicas.1.weight"),
+                        "kvroute.lua:5: replicas.1.weight: ");
+    assert_string_equal(kvr_config_text(config, "@replicas.2.url"),
+                        "kvroute.lua:8: replicas.2.url: ");
+    assert_string_equal(kvr_config_text(config, "@params.by"), "kvroute.lua:10: params.by: ");
+    assert_string_equal(kvr_config_text(config, "@policy"), "kvroute.lua: policy: ");
+    assert_int_equal(set(config, "spill", "load_min", &error), 0);
+    assert_int_equal(set(config, "seed", "x", &error), KVR_E_INVALID);
+    assert_string_equal(kvr_config_text(config, "@spill"), "spill: ");
+    assert_string_equal(kvr_config_text(config, "@params.by"), "kvroute.lua:10: params.by: ");
+    kvr_config_destroy(config);
+    config = read_well(NULL);
+    assert_string_equal(kvr_config_text(config, "@policy"), "policy: ");
+    kvr_config_destroy(config);
+}
+
 static void secrets_are_not_shown(void **state)
 {
     (void)state;
@@ -253,12 +317,6 @@ static void secrets_are_not_shown(void **state)
          "kvroute.lua:1: admin.token: must be a text, got something else"},
     };
     refused(refusals, sizeof refusals / sizeof refusals[0]);
-}
-
-static int set(struct kvr_config *config, const char *name, const char *value,
-               struct kvr_error *error)
-{
-    return kvr_config_set(config, name, kvr_slice_of(value), error);
 }
 
 static void a_text_stands_for_a_shadow(void **state)
@@ -377,6 +435,8 @@ int main(void)
         cmocka_unit_test(secrets_may_come_from_the_environment),
         cmocka_unit_test(refusals_name_key_value_and_line),
         cmocka_unit_test(lines_are_right_in_odd_texts),
+        cmocka_unit_test(a_file_that_sets_nothing_is_refused),
+        cmocka_unit_test(places_are_told),
         cmocka_unit_test(secrets_are_not_shown),
         cmocka_unit_test(a_text_stands_for_a_shadow),
         cmocka_unit_test(flags_win_over_the_file),
