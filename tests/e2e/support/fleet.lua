@@ -170,7 +170,9 @@ end
 
 function Fleet:launch()
   local argv = { M.binary, "serve", "--config", self.folder .. "/kvroute.lua" }
-  if self.ulimits then argv = { "/bin/sh", "-c", self.ulimits .. 'exec "$@"', "sh", unpack(argv) } end
+  if self.ulimits then
+    argv = { "/bin/sh", "-c", self.ulimits .. 'exec "$@"', "sh", unpack(argv) }
+  end
   self.router = process.start(argv, {
     out = self.folder .. "/out",
     err = self.folder .. "/err",
