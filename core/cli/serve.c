@@ -109,11 +109,11 @@ static int start(struct server *server, const struct kvr_config *config, struct 
                                       .token = kvr_config_text(config, "admin.token")};
     int rc = kvr_serve_choose_scripts(&ingress->scripts, config, error);
     if (rc == 0)
-        rc = kvr_ingress_start(ingress, error);
+        rc = kvr_ingress_start(ingress, error) ? kvr_serve_blame_start(config, error) : 0;
     if (rc == 0)
         rc = kvr_serve_add_replicas(ingress, config, error);
-    if (rc == 0)
-        rc = kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error);
+    if (rc == 0 && kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error))
+        rc = kvr_serve_blame(config, "admin.listen", error);
     return rc;
 }
 
@@ -127,7 +127,8 @@ static void say_where(const struct server *server)
     fflush(stdout);
 }
 
-/* A stream needs two descriptors, and thousands of streams as many. Returns how many there may be. */
+/* A stream needs two descriptors, and thousands of streams as many. Returns how many there may be.
+ */
 static uint32_t raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -161,6 +162,10 @@ static int run(const struct kvr_config *config)
     if (start(server, config, &error))
         return fail(&error); /* the process ends here: nothing to undo */
     watch_signals(server);
+    if (kvr_config_count(config, "replicas") == 0)
+        kvr_log(KVR_LOG_WARN, "no replicas: requests are refused until one is added, by replicas = "
+                              "{ \"URL\" } in the configuration, --replica URL, or kvroute ctl add "
+                              "URL");
     say_where(server);
     uv_run(server->loop.uv, UV_RUN_DEFAULT);
     KVR_CHECK(server->closed);

@@ -1,5 +1,7 @@
 #include "serve_options.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,17 @@ static size_t bytes(const struct kvr_config *config, const char *name)
     return (size_t)kvr_config_number(config, name);
 }
 
+static int check_folder(const struct kvr_config *config, const char *path, struct kvr_error *error)
+{
+    DIR *folder = opendir(path);
+    if (!folder) {
+        kvr_error_set(error, KVR_E_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
+        return kvr_serve_blame(config, "policies_dir", error);
+    }
+    closedir(folder);
+    return 0;
+}
+
 /* A folder with prefix_affinity.lua: where the configuration says, beside the sources the binary
  * was built from, or where it was installed. */
 static const char *find_policies(const struct kvr_config *config, struct kvr_error *error)
@@ -35,7 +48,7 @@ static const char *find_policies(const struct kvr_config *config, struct kvr_err
                                          "/../../policies", "/policies"};
     const char *configured = kvr_config_text(config, "policies_dir");
     if (configured && *configured)
-        return configured;
+        return check_folder(config, configured, error) ? NULL : configured;
     char binary[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", binary, sizeof binary - 1);
     binary[len > 0 ? len : 0] = '\0';
@@ -184,69 +197,6 @@ int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_conf
     return options->policies_dir ? 0 : error->code;
 }
 
-/* The entries of a free-form table as params of a script. */
-static uint32_t read_params(const struct kvr_config *config, const char *table,
-                            struct kvr_script_param *params)
-{
-    uint32_t at = 0;
-    const char *key;
-    while (at < KVR_SCRIPT_PARAMS_LIST && (key = kvr_config_key(config, table, at))) {
-        char name[192];
-        snprintf(name, sizeof name, "%s.%s", table, key);
-        params[at++] = (struct kvr_script_param){kvr_slice_of(key),
-                                                 kvr_slice_of(kvr_config_text(config, name))};
-    }
-    return at;
-}
-
-static int choose(struct kvr_script_store *store, enum kvr_script_role role,
-                  const struct kvr_config *config, const char *name, const char *params_table,
-                  struct kvr_error *error)
-{
-    struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
-    const char *script = kvr_config_text(config, name);
-    if (!script || !*script)
-        return 0;
-    uint32_t n = read_params(config, params_table, params);
-    return kvr_script_store_choose(store, role, kvr_slice_of(script), params, n, error);
-}
-
-static int choose_shadows(struct kvr_script_store *store, const struct kvr_config *config,
-                          struct kvr_error *error)
-{
-    struct kvr_script_wish wishes[KVR_SHADOWS_MAX] = {0};
-    uint32_t n = kvr_config_count(config, "shadow");
-    char name[64];
-    for (uint32_t i = 0; i < n && i < KVR_SHADOWS_MAX; i++) {
-        snprintf(name, sizeof name, "shadow.%u.policy", i + 1);
-        wishes[i].name = kvr_slice_of(kvr_config_text(config, name));
-        snprintf(name, sizeof name, "shadow.%u.params", i + 1);
-        wishes[i].params_count = read_params(config, name, wishes[i].params);
-    }
-    int rc = kvr_script_store_set_shadows(store, wishes, n, error);
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        struct kvr_script_param params[KVR_SCRIPT_PARAMS_LIST];
-        snprintf(name, sizeof name, "shadow.%u.spill_params", i + 1);
-        uint32_t count = read_params(config, name, params);
-        if (count)
-            rc = kvr_script_store_set_params(store, kvr_role_shadow_spill(i), params, count, error);
-    }
-    return rc;
-}
-
-int kvr_serve_choose_scripts(struct kvr_script_store *store, const struct kvr_config *config,
-                             struct kvr_error *error)
-{
-    int rc = choose(store, KVR_ROLE_SPILL, config, "spill", "spill_params", error);
-    if (rc == 0)
-        rc = choose(store, KVR_ROLE_POLICY, config, "policy", "params", error);
-    if (rc == 0)
-        rc = choose(store, KVR_ROLE_CANARY, config, "canary.policy", "canary.params", error);
-    if (rc == 0)
-        rc = choose_shadows(store, config, error);
-    return rc;
-}
-
 static int add_one(struct kvr_ingress *ingress, const struct kvr_config *config, uint32_t i,
                    struct kvr_error *error)
 {
@@ -267,7 +217,9 @@ static int add_one(struct kvr_ingress *ingress, const struct kvr_config *config,
     }
 #undef FIELD
     int slot = kvr_ingress_add_replica(ingress, &spec, error);
-    return slot < 0 ? slot : 0;
+    return slot < 0 ? kvr_serve_blame(
+                          config, (snprintf(name, sizeof name, "replicas.%u.url", i), name), error)
+                    : 0;
 }
 
 int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config *config,
@@ -280,6 +232,24 @@ int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config 
             return rc;
     }
     return 0;
+}
+
+/* Of what the ingress opens, which is named in the message. */
+int kvr_serve_blame_start(const struct kvr_config *config, struct kvr_error *error)
+{
+    static const char *const files[] = {"rows.path", "client_keys"};
+    char name[32];
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const char *path = kvr_config_text(config, files[i]);
+        if (path && strstr(error->text, path))
+            return kvr_serve_blame(config, files[i], error);
+    }
+    for (uint32_t i = 1; i <= kvr_config_count(config, "listen"); i++) {
+        snprintf(name, sizeof name, "listen.%u", i);
+        if (strstr(error->text, kvr_config_text(config, name)))
+            return kvr_serve_blame(config, name, error);
+    }
+    return error->code;
 }
 
 int kvr_serve_print_settings(void)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "script_names.h"
+
 bool kvr_script_file_is_name(struct kvr_slice name)
 {
     if (name.len == 0 || name.len >= KVR_SCRIPT_NAME_MAX)
@@ -50,4 +52,15 @@ int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_e
     if (text->len > KVR_SCRIPT_FILE_MAX)
         return kvr_error_set(error, KVR_E_LIMIT, "%s is over %u bytes", path, KVR_SCRIPT_FILE_MAX);
     return 0;
+}
+
+int kvr_script_file_find(const char *dir, enum kvr_script_kind kind, struct kvr_slice name,
+                         const char *path, struct kvr_buffer *text, struct kvr_error *error)
+{
+    char known[KVR_SCRIPT_NAME_MAX];
+    int rc = kvr_script_file_read(path, text, error);
+    if (rc != KVR_E_NOT_FOUND || !kvr_script_file_is_name(name))
+        return rc;
+    snprintf(known, sizeof known, "%.*s", (int)name.len, name.data);
+    return kvr_script_names_miss(dir, kind, known, error);
 }

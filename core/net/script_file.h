@@ -16,7 +16,11 @@ bool kvr_script_file_is_name(struct kvr_slice name);
 /* Writes the path, of at most KVR_SCRIPT_PATH_MAX bytes. */
 int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_slice name,
                          char *path, struct kvr_error *error);
-/* Appends its text; at most KVR_SCRIPT_FILE_MAX bytes. */
+/* Appends its text; at most KVR_SCRIPT_FILE_MAX bytes. When a file of a name is not there, `error`
+ * says what is. */
+int kvr_script_file_find(const char *dir, enum kvr_script_kind kind, struct kvr_slice name,
+                         const char *path, struct kvr_buffer *text, struct kvr_error *error);
+/* The same by its path alone. */
 int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_error *error);
 
 #endif

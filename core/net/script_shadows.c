@@ -12,7 +12,7 @@ static int try_one(const struct kvr_script_store *store, enum kvr_script_role ro
     struct kvr_buffer text = {0};
     int rc = kvr_script_file_path(store->dir, role, name, path, error);
     if (rc == 0)
-        rc = kvr_script_file_read(path, &text, error);
+        rc = kvr_script_file_find(store->dir, kvr_role_kind(role), name, path, &text, error);
     if (rc == 0)
         rc = kvr_slot_load(slot, kvr_slice_of(""), kvr_slice_of(path), kvr_buffer_slice(&text),
                            params, count, error);
@@ -33,10 +33,12 @@ static int check(const struct kvr_script_store *store, uint32_t i,
         rc = try_one(store, role, wish->name, wish->params, wish->params_count, policy, error);
     const char *rule = rc ? "" : kvr_slot_info(policy)->default_spill;
     if (*rule)
-        rc = try_one(store, kvr_role_spill(role), kvr_slice_of(rule), NULL, 0, spill, error);
+        rc = kvr_script_store_blame(
+            try_one(store, kvr_role_spill(role), kvr_slice_of(rule), NULL, 0, spill, error),
+            "params.spill", error);
     kvr_slot_destroy(policy);
     kvr_slot_destroy(spill);
-    return rc;
+    return kvr_script_store_blame(rc, kvr_role_name(role), error);
 }
 
 int kvr_script_store_set_shadows(struct kvr_script_store *store,
@@ -52,7 +54,8 @@ int kvr_script_store_set_shadows(struct kvr_script_store *store,
         rc = check(store, i, &wishes[i], error);
     if (rc) {
         store->refusals++;
-        kvr_log(KVR_LOG_WARN, "shadows refused: %s", error->text);
+        if (!store->quiet)
+            kvr_log(KVR_LOG_WARN, "shadows refused: %s", error->text);
         return rc;
     }
     for (uint32_t i = 0; rc == 0 && i < KVR_SHADOWS_MAX; i++) {

@@ -17,7 +17,10 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     const struct kvr_script_info *before = kvr_slot_info(slot);
     uint32_t generation = before ? before->generation : 0;
     struct kvr_error reason = {0};
-    int rc = kvr_script_file_read(path, &text, &reason);
+    bool again = strcmp(store->choices[role].path, path) == 0;
+    int rc =
+        again ? kvr_script_file_read(path, &text, &reason)
+              : kvr_script_file_find(store->dir, kvr_role_kind(role), name, path, &text, &reason);
     if (rc)
         kvr_slot_refused(slot, &reason);
     else
@@ -28,7 +31,8 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     if (rc) {
         store->refusals++;
         choice->refused_ns = kvr_loop_now();
-        kvr_log(KVR_LOG_WARN, "%s refused: %s", kvr_role_name(role), reason.text);
+        if (!store->quiet)
+            kvr_log(KVR_LOG_WARN, "%s refused: %s", kvr_role_name(role), reason.text);
         kvr_error_set(error, reason.code ? reason.code : rc, "%s", reason.text);
         return rc;
     }
@@ -125,6 +129,16 @@ static int follow_default_spill(struct kvr_script_store *store, enum kvr_script_
         rc = load(store, spill, name, path, NULL, 0, error);
     if (rc == 0)
         remember(store, spill, name, path, NULL, 0);
+    return kvr_script_store_blame(rc, "params.spill", error);
+}
+
+int kvr_script_store_blame(int rc, const char *what, struct kvr_error *error)
+{
+    struct kvr_error told;
+    if (rc == 0 || !error)
+        return rc;
+    kvr_error_set(&told, error->code, "%s: %.*s", what, (int)(sizeof told.text - 80), error->text);
+    *error = told;
     return rc;
 }
 

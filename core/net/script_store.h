@@ -32,6 +32,7 @@ struct kvr_script_store {
     char dir[KVR_SCRIPT_PATH_MAX];
     struct kvr_script_choice choices[KVR_ROLES]; /* by role */
     bool spill_chosen; /* by the operator; else it follows the policy's default */
+    bool quiet;        /* refusals are not logged: who asked tells of them */
     uint64_t reloads, refusals;
 };
 
@@ -63,6 +64,8 @@ int kvr_script_store_set_shadows(struct kvr_script_store *store,
 int kvr_script_store_set_params(struct kvr_script_store *store, enum kvr_script_role role,
                                 const struct kvr_script_param *params, uint32_t count,
                                 struct kvr_error *error);
+/* Puts "WHAT: " before the reason of a failure, where there is one. Returns `rc`. */
+int kvr_script_store_blame(int rc, const char *what, struct kvr_error *error);
 /* Reads all files again now. The first failure is in `error`; the others stay in their slots. */
 int kvr_script_store_reload(struct kvr_script_store *store, struct kvr_error *error);
 

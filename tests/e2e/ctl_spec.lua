@@ -205,7 +205,7 @@ describe("kvroute ctl", function()
       { REFUSED, "add http://127.0.0.1:1 weight=heavy", 'not "heavy"' },
       { REFUSED, "add http://127.0.0.1:1 colour=red", '"colour" is not known' },
       { REFUSED, "add https://127.0.0.1:1", "https://127.0.0.1:1" },
-      { REFUSED, "policy nobody_wrote_it", "nobody_wrote_it.lua" },
+      { REFUSED, "policy nobody_wrote_it", "nobody_wrote_it" },
       { REFUSED, "set policy nonsense=1", "nonsense" },
       { REFUSED, "set king a=1", "king" },
       { REFUSED, "canary p2c 1.5", "share" },

@@ -148,6 +148,51 @@ replicas = { { url = %q } }
     assert_refuses(serve({ "-r", "http://no-such-host.invalid:80" }), 1, "no-such-host.invalid")
   end)
 
+  it("tells where a setting stands that fits its kind and cannot be had", function()
+    local function refused(text, ...)
+      Fleet.write(folder .. "/wrong.lua", text)
+      local router = serve({ "--config", folder .. "/wrong.lua" })
+      assert_refuses(router, 1, ...)
+      assert.is_nil(router:stderr():find("refused: ", 1, true), router:stderr()) -- said once
+    end
+    refused('\npolicy = "p2"\n', "wrong.lua:2: policy: there is no policy p2: did you mean p2c?")
+    refused('\npolicy = "P2C"\n', "wrong.lua:2: policy: ", "did you mean p2c?")
+    refused('policy = "unlike_any"\n', "wrong.lua:1: policy: ",
+      "there are bounded_session_affinity, ", ", session_affinity\n")
+    refused('policy = "load_min"\n', "wrong.lua:1: policy: ", "that is a spill rule")
+    refused('spill = "p2c"\n', "wrong.lua:1: spill: there is no spill rule p2c: that is a policy")
+    refused('params = {\n  foo = 1 }\n', "wrong.lua:2: params.foo: ", "no param named foo")
+    refused('policy = "prefix_affinity"\nparams = { spill = "nosuch" }\n',
+      "wrong.lua:2: params.spill: there is no spill rule nosuch")
+    refused('spill = "tokens"\nspill_params = {\n nosuch = 1 }\n',
+      "wrong.lua:3: spill_params.nosuch: ")
+    refused('canary = { share = 0.5,\n policy = "nosuch" }\n', "wrong.lua:2: canary.policy: ")
+    refused('shadow = { "p2c",\n "nosuch" }\n', "wrong.lua:2: shadow.2.policy: there is no policy")
+    refused('shadow = { { policy = "p2c",\n params = { foo = 1 } } }\n',
+      "wrong.lua:2: shadow.1.params.foo: ", "no param named foo")
+    refused('\n\npolicies_dir = "/nowhere/at/all"\n', "wrong.lua:3: policies_dir: ",
+      "/nowhere/at/all: No such file")
+    refused('rows.path = "/nowhere/rows"\n', "wrong.lua:1: rows.path: ", "/nowhere/rows")
+    refused('client_keys = "/nowhere/keys"\n', "wrong.lua:1: client_keys: ", "/nowhere/keys")
+    refused('replicas = {\n { url = "http://127.0.0.1:1" },\n { url = "http://127.0.0.1:1" } }\n',
+      "wrong.lua:3: replicas.2.url: ")
+    refused('replicas = {\n { url = "http://no-such-host.invalid:80" } }\n',
+      "wrong.lua:2: replicas.1.url: ", "no-such-host.invalid")
+    local router = serve({ "-s", "policy=nosuch" })
+    assert_refuses(router, 1, "kvroute serve: policy: there is no policy nosuch")
+  end)
+
+  it("says so when a file sets nothing, and when there is no replica", function()
+    Fleet.write(folder .. "/idle.lua", 'return { policy = "p2c" }\n')
+    assert_refuses(serve({ "--config", folder .. "/idle.lua" }), 2, "idle.lua:1: returns a value")
+    local router = serve({})
+    assert.is_truthy(router:stderr():find("warn no replicas: ", 1, true), router:stderr())
+    assert_ends(router)
+    router = serve({ "-r", "http://127.0.0.1:1" })
+    assert.is_nil(router:stderr():find("no replicas", 1, true))
+    assert_ends(router)
+  end)
+
   it("does not share a port", function()
     local router = serve({})
     local second = begin({ Fleet.binary, "serve", "-l", router.address, "-s",

@@ -232,7 +232,7 @@ describe("a shadow", function()
 
     local code, _, err = ctl(fleet, "shadow", "p2c", "nobody_wrote_it")
     assert.equal(REFUSED, code)
-    has(err, "nobody_wrote_it.lua")
+    has(err, "nobody_wrote_it")
     assert.equal(2, #fleet:admin("/admin/shadow").shadows)
     for _, arguments in ipairs({ { "spill=off", "p2c" }, { "off", "p2c" } }) do
       assert.equal(USAGE, (ctl(fleet, "shadow", unpack(arguments))))
@@ -246,7 +246,7 @@ describe("a shadow", function()
   it("must exist at the start, as policies must", function()
     local fleet = Fleet.start()
     for _, case in ipairs({
-      { '{ "nobody_wrote_it" }', "nobody_wrote_it.lua" },
+      { '{ "nobody_wrote_it" }', "nobody_wrote_it" },
       { '{ { policy = "p2c", params = { nonsense = 1 } } }', "nonsense" },
       { '{ "p2c", "p2c", "p2c", "p2c", "p2c" }', "at most 4" },
     }) do
