@@ -188,7 +188,7 @@ static void send_more(struct lane *lane)
     }
     watch(lane, EPOLLIN);
     lane->limit = smaller(lane->limit + lane->plan.step, lane->plan.stop);
-    lane->wake_ns = now_ns() + (last_phase(lane) == TRICKLES ? 20 : 2) * MS;
+    lane->wake_ns = now_ns() + (last_phase(lane) == TRICKLES ? 50 : 2) * MS;
 }
 
 static void take(struct lane *lane, const char *data, size_t len)

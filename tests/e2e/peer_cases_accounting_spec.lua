@@ -186,6 +186,48 @@ describe("what is open", function()
     assert.equal(refused, Peers.metric(fleet, 'kvroute_rejections_total{code="at_capacity"}'))
   end)
 
+  it("B07 and what is over the cap may wait, so many and no more", function()
+    local fleet = Fleet.start({
+      replicas = { { settings = { capacity = 2 } } }, config = { queue = { max = 3 } },
+    })
+    local replica = fleet.replicas[1]
+    local clients = {}
+    for i = 1, 10 do
+      clients[i] = fleet:connect()
+      clients[i]:begin(chat_request("Hello " .. i))
+    end
+    local function refused()
+      local count = 0
+      for _, client in ipairs(clients) do
+        if client.reading.done and client.reading.status == 429 then
+          assert.equal("queue_full", client.reading:json().error.code)
+          assert.is_truthy(client.reading:header("retry-after"))
+          count = count + 1
+        end
+      end
+      return count
+    end
+    loop.wait(function() return refused() == 5 and replica:count() == 2 end)
+    loop.sleep(0.2)
+    assert.equal(2, replica:count())
+    assert.equal(3, fleet:admin("/admin/status").requests.waiting)
+    -- One of those that wait gives up: it is no longer there when its turn comes.
+    local first, second = replica:take(), replica:take()
+    clients[4]:reset()
+    loop.wait(function() return fleet:admin("/admin/status").requests.waiting == 2 end)
+    for _, exchange in ipairs({ first, second }) do
+      exchange:reply()
+      local third = replica:take()
+      assert.is_true(replica:count() <= 4)
+      third:reply()
+    end
+    fleet:wait_idle()
+    assert.equal(4, replica:count())
+    for _, exchange in ipairs(replica.exchanges) do
+      assert.is_nil(exchange.body:find("Hello 4", 1, true))
+    end
+  end)
+
   it("B09 is part of every policy's load, whatever was polled when", function()
     local fleet = Fleet.start({ replicas = 2, config = { scrape = { interval_ms = 5000 } } })
     local function eight()

@@ -104,6 +104,13 @@ describe("a request", function()
     end
     local forwarded = targets["/v1/chat/completions"]
     assert.equal("api.example.test:8443", header(forwarded, "x-forwarded-host"))
+    -- Unless it is to be the client's; a probe has no client.
+    local preserving = Fleet.start({
+      script = Replica.answers(), config = { preserve_host = true },
+    })
+    assert.equal(200, preserving:request(request).status)
+    assert.equal("api.example.test:8443",
+      preserving.replicas[1]:take().request:header("host"))
   end)
 
   it("B45 keeps its query, whatever is in it", function()
@@ -140,7 +147,7 @@ describe("a request", function()
       client:begin({ path = "/v1/chat/completions", body = body })
       local exchange = replica:take(20)
       assert.is_true(body == exchange.body)
-      local held = fleet.router:rss() - before -- kept for a second try
+      local held = Peers.grown(fleet, before) -- kept for a second try
       assert.is_true(held < 1.2 * bytes + 4 * MB, ("%d bytes for %d"):format(held, bytes))
       exchange:reply()
       assert.equal(200, client:finish().status)
@@ -148,6 +155,7 @@ describe("a request", function()
       assert.equal(bytes, fleet:row(i).bytes_in)
     end
 
+    local asked = 3
     -- Over it: told at once, or when it is; the client can read that although it goes on sending.
     local piece = ("x"):rep(MB)
     local function oversized(head, each)
@@ -164,12 +172,15 @@ describe("a request", function()
       check.api_error(answer, 413, "body_too_large")
       assert.equal("close", answer:header("connection"))
       assert.equal("fin", client:wait_end(5))
+      asked = asked + 1
+      local row = fleet:row(asked)
+      assert.same({ 413, "body_too_large", "dropped" }, { row.status, row.error, row.outcome })
     end
     before = fleet.router:rss()
     oversized("Content-Length: " .. 64 * MB, piece)
     oversized("Transfer-Encoding: chunked", ("%x\r\n%s\r\n"):format(#piece, piece))
     -- A chunked body grows into a buffer that was half as large.
-    assert.is_true(fleet.router:rss() - before < 1.7 * limit)
+    assert.is_true(Peers.grown(fleet, before) < 1.7 * limit)
     assert.equal(3, replica:count())
     assert.equal(2, fleet:admin("/admin/status").listeners[1].refused_requests)
   end)

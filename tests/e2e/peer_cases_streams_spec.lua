@@ -113,7 +113,7 @@ describe("an answer", function()
     end
     table.sort(took)
     assert.is_true(took[16] < 0.1, "took " .. took[16])
-    local held = fleet.router:rss() - before
+    local held = Peers.grown(fleet, before)
     assert.is_true(held < 50 * 256 * 1024, ("%d bytes for 50 streams"):format(held))
     local out = 0
     for _, open in ipairs(fleet:admin("/admin/requests").requests) do out = out + open.bytes_out end
