@@ -129,7 +129,7 @@ function Request:block(i) end
 ---What a policy finds besides math (random is seeded by the slot), bit, ipairs, assert, error,
 ---type, tonumber, tostring and log. All helpers look at the view of the running call.
 ---@class kvr.Helpers
----@field HOLD integer result of pick, reserved: wait for a change of the fleet
+---@field HOLD integer result of pick: wait in the queue for a change of the fleet or its load
 ---@field REJECT integer result of pick: refuse the request
 kvr = {}
 
