@@ -146,7 +146,8 @@ static size_t take_one(struct kvr_client *client, char *data, size_t len, bool o
     client->scanned = 0;
     const struct kvr_http_head *head = &client->listener->head;
     uint64_t body = head->has_length ? head->content_length : 0;
-    if (head->chunked || body > len - (size_t)size) {
+    if (head->chunked || body > len - (size_t)size ||
+        body > client->listener->options.body_bytes_max) { /* refused there, also when it is here */
         kvr_client_begin_body(client, data, len, owned);
         return 0;
     }
