@@ -61,6 +61,18 @@ local function address(name, value, setting)
   return value
 end
 
+-- How many items a list has; its keys are 1 to that. Lua's own # may count a gap.
+local function length(name, value)
+  local n = 0
+  for _ in pairs(value) do n = n + 1 end
+  for key in pairs(value) do
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > n then
+      refuse(name, "must be a list, has the key " .. tostring(key))
+    end
+  end
+  return n
+end
+
 local function list(name, value, setting, item)
   if type(value) == "string" then
     item(name, value, setting)
@@ -69,11 +81,7 @@ local function list(name, value, setting, item)
   if type(value) ~= "table" then
     refuse(name, "must be a text or a list of texts, got " .. shown(value, setting))
   end
-  for key in pairs(value) do
-    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > #value then
-      refuse(name, "must be a list, has the key " .. tostring(key))
-    end
-  end
+  length(name, value)
   for i, element in ipairs(value) do item(name .. "." .. i, element, setting) end
   return value
 end
@@ -224,15 +232,11 @@ local function read_items(name, value, setting)
   if type(value) ~= "table" then
     refuse(name, "must be a list, got " .. shown(value, setting))
   end
-  for key in pairs(value) do
-    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > #value then
-      refuse(name, "must be a list, has the key " .. tostring(key))
-    end
+  local n = length(name, value)
+  if setting.most and n > setting.most then
+    refuse(name, ("must have at most %d items, has %d"):format(setting.most, n))
   end
-  if setting.most and #value > setting.most then
-    refuse(name, ("must have at most %d items, has %d"):format(setting.most, #value))
-  end
-  emit(name, "list", #value)
+  emit(name, "list", n)
   for i, item in ipairs(value) do read_settings(name .. "." .. i, item, setting.each) end
 end
 

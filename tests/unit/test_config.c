@@ -199,6 +199,9 @@ static void refusals_name_key_value_and_line(void **state)
         {"\npolicy = env('KVR_TEST_ABSENT')", "kvroute.lua:2: env: KVR_TEST_ABSENT is not set"},
         {"index.block_bytes = 512", "kvroute.lua:1: index.block_bytes: must be an integer between "
                                     "16 and 256, got 512"},
+        {"replicas[2] = { url = 'http://a:1' } replicas[3] = { url = 'http://b:1' }",
+         "kvroute.lua:1: replicas: must be a list, has the key 3"},
+        {"listen = { nil, nil, 'a:1' }", "kvroute.lua:1: listen: must be a list, has the key 3"},
         {"\nwhile true do end", "kvroute.lua:2: does not end"},
         {"local t = {}\nfor i = 1, 1e9 do table.insert(t, 1, i) end",
          "kvroute.lua:2: does not end"},
