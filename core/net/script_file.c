@@ -19,6 +19,15 @@ bool kvr_script_file_is_name(struct kvr_slice name)
     return true;
 }
 
+struct kvr_slice kvr_script_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct kvr_slice name = kvr_slice_of(slash ? slash + 1 : path);
+    if (name.len > 4 && strcmp(name.data + name.len - 4, ".lua") == 0)
+        name.len -= 4;
+    return kvr_script_file_is_name(name) ? name : kvr_slice_of("");
+}
+
 int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_slice name,
                          char *path, struct kvr_error *error)
 {

@@ -13,6 +13,9 @@
 
 /* Letters, digits, '_' and '-': what rows and metrics call it, too. */
 bool kvr_script_file_is_name(struct kvr_slice name);
+/* The name of the file of this path: what stands between the last slash and .lua. Empty when that
+ * is no name. */
+struct kvr_slice kvr_script_file_name(const char *path);
 /* Writes the path, of at most KVR_SCRIPT_PATH_MAX bytes. */
 int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_slice name,
                          char *path, struct kvr_error *error);

@@ -14,8 +14,8 @@ static int try_one(const struct kvr_script_store *store, enum kvr_script_role ro
     if (rc == 0)
         rc = kvr_script_file_find(store->dir, kvr_role_kind(role), name, path, &text, error);
     if (rc == 0)
-        rc = kvr_slot_load(slot, kvr_slice_of(""), kvr_slice_of(path), kvr_buffer_slice(&text),
-                           params, count, error);
+        rc = kvr_slot_load(slot, kvr_script_file_name(path), kvr_slice_of(path),
+                           kvr_buffer_slice(&text), params, count, error);
     kvr_buffer_deinit(&text);
     return rc;
 }

@@ -21,16 +21,18 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     int rc =
         again ? kvr_script_file_read(path, &text, &reason)
               : kvr_script_file_find(store->dir, kvr_role_kind(role), name, path, &text, &reason);
-    if (rc)
+    bool told = again || rc == 0; /* a slip in a name says nothing about what is in force */
+    if (rc && told)
         kvr_slot_refused(slot, &reason);
-    else
-        rc = kvr_slot_load(slot, kvr_script_file_is_name(name) ? name : kvr_slice_of(""),
-                           kvr_slice_of(path), kvr_buffer_slice(&text), params, count, &reason);
+    else if (rc == 0)
+        rc = kvr_slot_load(slot, kvr_script_file_name(path), kvr_slice_of(path),
+                           kvr_buffer_slice(&text), params, count, &reason);
     kvr_buffer_deinit(&text);
     struct kvr_script_choice *choice = &store->choices[role];
     if (rc) {
         store->refusals++;
-        choice->refused_ns = kvr_loop_now();
+        if (told)
+            choice->refused_ns = kvr_loop_now();
         if (!store->quiet)
             kvr_log(KVR_LOG_WARN, "%s refused: %s", kvr_role_name(role), reason.text);
         kvr_error_set(error, reason.code ? reason.code : rc, "%s", reason.text);

@@ -74,7 +74,17 @@ local function needs_mask(needs)
   return mask
 end
 
-local function check_shape(script, main)
+-- `file`: the file's name without .lua, which is the script's, too; "" when it comes from none.
+-- Names have no capitals and no hyphens, files may.
+local function check_name(name, file)
+  local wanted = string.gsub(string.lower(file), "-", "_")
+  if file ~= "" and name ~= wanted then
+    refuse("name: must be \"", wanted, "\", as its file's, is \"", name, "\"")
+  end
+end
+
+local function check_shape(script, main, file)
+  if script == nil then refuse("must return a table, returned nothing") end
   if type(script) ~= "table" then refuse("must return a table, returned a ", type(script)) end
   local kinds = {
     api = "number", name = "string", needs = "table", params = "table", init = "function",
@@ -95,14 +105,15 @@ local function check_shape(script, main)
     refuse("name: must be at most 63 of a-z, 0-9 and _, is \"", script.name, "\"")
   end
   if not script[main] then refuse(main, ": missing") end
+  check_name(script.name, file)
 end
 
--- Evaluates a loaded chunk as a script whose main function is named `main`. Returns what C calls
--- and what it tells others.
-return function(chunk, main, overrides)
+-- Evaluates a loaded chunk as a script whose main function is named `main`, of this file. Returns
+-- what C calls and what it tells others.
+return function(chunk, main, overrides, file)
   setfenv(chunk, env)
   local script = chunk()
-  check_shape(script, main)
+  check_shape(script, main, file)
   local needs = needs_mask(script.needs or {})
   local params = script.params or {}
   local text = set_params(params, overrides)

@@ -32,14 +32,15 @@ local function no_field(what, name)
   error(what .. " has no field " .. tostring(name), 3)
 end
 
-local function out_of_range(what, i, count)
-  error(what .. "[" .. tostring(i) .. "] is out of range 0.." .. count - 1, 3)
+local function out_of_range(what, i, close, count)
+  local why = count == 0 and ": there is none" or " 0.." .. count - 1
+  error(what .. tostring(i) .. close .. " is out of range" .. why, 3)
 end
 
 ffi.metatype("struct kvr_view", {
   __index = function(view, i)
     if type(i) ~= "number" then no_field("view", i) end
-    if not (i >= 0 and i < view.count) then out_of_range("view", i, view.count) end
+    if not (i >= 0 and i < view.count) then out_of_range("view[", i, "]", view.count) end
     return cast(row_array, view.rows)[i]
   end,
   __len = function(view) return view.count end,
@@ -48,16 +49,25 @@ ffi.metatype("struct kvr_view", {
 ffi.metatype("struct kvr_order", {
   __index = function(order, i)
     if type(i) ~= "number" then no_field("order", i) end
-    if not (i >= 0 and i < order.count) then out_of_range("order", i, order.count) end
+    if not (i >= 0 and i < order.count) then out_of_range("order[", i, "]", order.count) end
     return cast(index_array, order.rows)[i]
   end,
   __len = function(order) return order.count end,
 })
 
+-- What a struct of C has is found before these are asked.
+ffi.metatype("struct kvr_replica_view", {
+  __index = function(_, name) no_field("a row of view", name) end,
+})
+
+ffi.metatype("struct kvr_observation", {
+  __index = function(_, name) no_field("observation", name) end,
+})
+
 -- The key of block i (0-based), as its low and high 32 bits.
 local function block(request, i)
   if not (i >= 0 and i < request.chain_len) then
-    error("request:block(" .. tostring(i) .. ") is out of range 0.." .. request.chain_len - 1, 2)
+    out_of_range("request:block(", i, ")", request.chain_len)
   end
   local key = cast(key_array, request.chain)[i]
   return key.key, key.high

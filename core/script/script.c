@@ -90,7 +90,10 @@ static int on_load(lua_State *L)
         lua_pushlstring(L, source->params[i].value.data, source->params[i].value.len);
         lua_rawset(L, -3);
     } /* load handler adopt chunk main overrides */
-    if (lua_pcall(L, 3, 8, 2))
+    lua_pushlstring(L, source->path.len ? source->name.data : "",
+                    source->path.len ? source->name.len : 0);
+    /* load handler adopt chunk main overrides file */
+    if (lua_pcall(L, 4, 8, 2))
         lua_error(L);
     /* 3 call, 4 observe, 5 export, 6 import, 7 name, 8 needs, 9 params, 10 spill */
     if (source->name.len == 0)
@@ -233,6 +236,8 @@ static int read_verdict(struct kvr_script *script, lua_State *L, int at,
         decision->verdict = index == RESULT_HOLD ? KVR_VERDICT_HOLD : KVR_VERDICT_REJECT;
         return 0;
     }
+    if (picture->view.count == 0)
+        return bad_number(script, index, "an empty fleet must give nil");
     char wanted[48];
     snprintf(wanted, sizeof wanted, "not an index below %u", picture->view.count);
     return bad_number(script, index, wanted);

@@ -75,8 +75,19 @@ static int hand_over(struct kvr_slot *slot, struct kvr_script *next, struct kvr_
     return rc;
 }
 
+static bool is_same(const struct kvr_script *a, struct kvr_slice name, struct kvr_slice path)
+{
+    return kvr_slice_is(path, a->info.path) &&
+           (path.len || name.len == 0 || kvr_slice_is(name, a->info.name));
+}
+
 static void put_in_force(struct kvr_slot *slot, struct kvr_script *next)
 {
+    if (!slot->script ||
+        !is_same(slot->script, kvr_slice_of(next->info.name), kvr_slice_of(next->info.path))) {
+        slot->at_choice = slot->counters;
+        slot->own_refusals = 0;
+    }
     kvr_script_destroy(slot->script);
     slot->script = next;
     next->info.generation = ++slot->generation;
@@ -97,11 +108,12 @@ static int refuse(struct kvr_slot *slot, int rc, const struct kvr_error *error)
 
 void kvr_slot_refused(struct kvr_slot *slot, const struct kvr_error *error)
 {
+    slot->own_refusals += slot->script != NULL;
     (void)refuse(slot, error->code, error);
 }
 
-static int load(struct kvr_slot *slot, const struct kvr_script_source *source,
-                struct kvr_error *error)
+static int try_load(struct kvr_slot *slot, const struct kvr_script_source *source,
+                    struct kvr_error *error)
 {
     int rc = kvr_script_check(source, slot->memory_bytes, error);
     if (rc)
@@ -117,6 +129,15 @@ static int load(struct kvr_slot *slot, const struct kvr_script_source *source,
     }
     put_in_force(slot, next);
     return 0;
+}
+
+static int load(struct kvr_slot *slot, const struct kvr_script_source *source,
+                struct kvr_error *error)
+{
+    int rc = try_load(slot, source, error);
+    if (rc && slot->script && is_same(slot->script, source->name, source->path))
+        slot->own_refusals++;
+    return rc;
 }
 
 static bool in_force(const struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice text,
@@ -214,6 +235,22 @@ const struct kvr_script_info *kvr_slot_info(const struct kvr_slot *slot)
 const struct kvr_script_counters *kvr_slot_counters(const struct kvr_slot *slot)
 {
     return &slot->counters;
+}
+
+struct kvr_script_counters kvr_slot_since_chosen(const struct kvr_slot *slot)
+{
+    struct kvr_script_counters since = slot->counters;
+    const struct kvr_script_counters *before = &slot->at_choice;
+    since.calls -= before->calls;
+    since.errors -= before->errors;
+    since.bad_results -= before->bad_results;
+    since.slow -= before->slow;
+    since.runaways -= before->runaways;
+    since.memory -= before->memory;
+    since.loads -= before->loads;
+    since.quarantines -= before->quarantines;
+    since.refusals = slot->own_refusals;
+    return since;
 }
 
 const char *kvr_slot_last_error(const struct kvr_slot *slot)

@@ -94,9 +94,9 @@ KVR_EXPORT void kvr_slot_set_role(struct kvr_slot *slot, const char *role);
 KVR_EXPORT void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes);
 
 /* Checks `text` and puts it in force. `name` is what rows and metrics call it (empty: what the text
- * says). On failure the reason, with file and line, is in `error` and in kvr_slot_last_error, and
- * what was in force stays. The same name, text and params as in force are no new generation, unless
- * the slot is quarantined. */
+ * says); with a path it is the file's, and the text must say the same. On failure the reason, with
+ * file and line, is in `error` and in kvr_slot_last_error, and what was in force stays. The same
+ * name, text and params as in force are no new generation, unless the slot is quarantined. */
 KVR_EXPORT int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
                              struct kvr_slice text, const struct kvr_script_param *params,
                              uint32_t params_count, struct kvr_error *error);
@@ -114,6 +114,9 @@ KVR_EXPORT void kvr_slot_clear(struct kvr_slot *slot);
 /* NULL when nothing is in force. Valid until the next load. */
 KVR_EXPORT const struct kvr_script_info *kvr_slot_info(const struct kvr_slot *slot);
 KVR_EXPORT const struct kvr_script_counters *kvr_slot_counters(const struct kvr_slot *slot);
+/* Those since this script was chosen: over all generations of its name and path, and refusals of
+ * these alone. */
+KVR_EXPORT struct kvr_script_counters kvr_slot_since_chosen(const struct kvr_slot *slot);
 /* The last failure of a load or a call; "" when there was none since the last good load. */
 KVR_EXPORT const char *kvr_slot_last_error(const struct kvr_slot *slot);
 KVR_EXPORT bool kvr_slot_quarantined(const struct kvr_slot *slot);

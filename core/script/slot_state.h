@@ -24,6 +24,8 @@ struct kvr_slot {
     uint64_t log_call;  /* of the last one */
     struct kvr_stopwatch stopwatch;
     struct kvr_script_counters counters;
+    struct kvr_script_counters at_choice; /* what they were when this script was chosen */
+    uint64_t own_refusals;                /* of texts for this script, since then */
     char last_error[KVR_ERROR_TEXT_MAX];
 };
 

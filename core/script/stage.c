@@ -135,8 +135,8 @@ static const struct {
     uint32_t rows;
     void (*show)(struct kvr_picture *, uint32_t rows);
 } scenes[] = {
+    {"one replica", 1, show_equal}, /* first: what any script is written for */
     {"no replica", 0, show_none},
-    {"one replica", 1, show_equal},
     {"one replica, not available", 1, show_away},
     {"four equal replicas", 4, show_equal},
     {"four replicas, none available", 4, show_away},

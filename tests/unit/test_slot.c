@@ -132,26 +132,28 @@ static void what_breaks_the_contract_is_refused_with_its_reason(void **state)
         {"return {", "policies/probe.lua:1: unexpected symbol near '<eof>'"},
         {"x = = 1", "policies/probe.lua:1: unexpected symbol near '='"},
         {"return 5", "policies/probe.lua: must return a table, returned a number"},
-        {"", "must return a table, returned a nil"},
-        {"return { name = 'x', pick = function() end }", "api: must be 1, is nil"},
-        {"return { api = 2, name = 'x', pick = function() end }", "api: must be 1, is 2"},
-        {"return { api = '1', name = 'x', pick = function() end }",
+        {"", "must return a table, returned nothing"},
+        {"return { name = 'probe', pick = function() end }", "api: must be 1, is nil"},
+        {"return { api = 2, name = 'probe', pick = function() end }", "api: must be 1, is 2"},
+        {"return { api = '1', name = 'probe', pick = function() end }",
          "api: must be a number, is a string"},
         {"return { api = 1, pick = function() end }", "name: missing"},
         {"return { api = 1, name = 'A b', pick = function() end }", "name: must be at most 63 of"},
-        {"return { api = 1, name = 'x' }", "pick: missing"},
-        {"return { api = 1, name = 'x', pick = 5 }", "pick: must be a function, is a number"},
-        {"return { api = 1, name = 'x', spill = function() end }", "unknown key spill; known: api"},
-        {"return { api = 1, name = 'x', pick = function() end, picks = 1 }", "unknown key picks;"},
-        {"return { api = 1, name = 'x', pick = function() end, needs = { 'matches' } }",
+        {"return { api = 1, name = 'probe' }", "pick: missing"},
+        {"return { api = 1, name = 'probe', pick = 5 }", "pick: must be a function, is a number"},
+        {"return { api = 1, name = 'probe', spill = function() end }",
+         "unknown key spill; known: api"},
+        {"return { api = 1, name = 'probe', pick = function() end, picks = 1 }",
+         "unknown key picks;"},
+        {"return { api = 1, name = 'probe', pick = function() end, needs = { 'matches' } }",
          "needs: unknown \"matches\"; known: match, plan, residency, keys"},
-        {"return { api = 1, name = 'x', pick = function() end, params = { a = {} } }",
+        {"return { api = 1, name = 'probe', pick = function() end, params = { a = {} } }",
          "params.a: must be a boolean, a number or a string, is a table"},
-        {"return { api = 1, name = 'x', pick = function() end, params = { 5 } }",
+        {"return { api = 1, name = 'probe', pick = function() end, params = { 5 } }",
          "a key of number type where names are expected"},
         {"error('broken')", "policies/probe.lua:1: broken"},
         {"error('two\\nlines')", "policies/probe.lua:1: two lines"},
-        {"return { api = 1, name = 'x', pick = function() end,\n"
+        {"return { api = 1, name = 'probe', pick = function() end,\n"
          "  init = function(p)\n error('no luck') end }",
          "policies/probe.lua:3: no luck"},
         {"while true do end", "policies/probe.lua:1: does not end"},
@@ -182,8 +184,16 @@ static void what_the_canned_pictures_bring_to_light_is_refused(void **state)
         const char *body;
         const char *answer;
     } cases[] = {
-        {"return 0", "pick returned 0, not an index below 0 (checked with no replica)"},
-        {"return view.count - 1", "pick returned -1, not an index below 0"},
+        {"return 0", "pick returned 0, an empty fleet must give nil (checked with no replica)"},
+        {"return view.count - 1", "pick returned -1, an empty fleet must give nil"},
+        {"return 99", "pick returned 99, not an index below 1 (checked with one replica)"},
+        {"return -1", "pick returned -1, not an index below 1 (checked with one replica)"},
+        {"return 1.5", "pick returned 1.5, not an index below 1 (checked with one replica)"},
+        {"return view[0].available and 0 or nil",
+         "view[0] is out of range: there is none (checked with no replica)"},
+        {"if request.chain_len == 0 then return request:block(0) end",
+         "request:block(0) is out of range: there is none"},
+        {"return view[0].inflight", "a row of view has no field inflight (checked with one"},
         {"if view.count > 0 then return 0 end",
          "pick returned 0, which is not available (checked with one replica, not available)"},
         {"if view.available > 0 then return 0.5 end", "pick returned 0.5, not an index below 1"},
@@ -217,13 +227,39 @@ static void what_the_canned_pictures_bring_to_light_is_refused(void **state)
     fixture_deinit(&f);
 }
 
+static void a_script_is_named_as_its_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file; /* its name; "": none */
+        const char *answer;
+    } cases[] = {
+        {"probe", NULL},
+        {"", NULL},
+        {"other", "name: must be \"other\", as its file's, is \"probe\""},
+        {"Two-Words", "name: must be \"two_words\", as its file's, is \"probe\""},
+        {"Probe", NULL},
+    };
+    struct fixture f;
+    fixture_init(&f, KVR_SCRIPT_POLICY, 4);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct kvr_error error = {0};
+        int rc = kvr_slot_load(f.slot, kvr_slice_of(cases[i].file), kvr_slice_of("policies/x.lua"),
+                               kvr_slice_of(POLICY("return nil")), NULL, 0, &error);
+        assert_int_equal(rc, cases[i].answer ? KVR_E_SCRIPT : 0);
+        if (cases[i].answer && !strstr(error.text, cases[i].answer))
+            fail_msg("%s: %s", cases[i].file, error.text);
+    }
+    fixture_deinit(&f);
+}
+
 static void observing_and_handing_over_are_tried_too(void **state)
 {
     (void)state;
     struct fixture f;
     struct kvr_error error = {0};
     fixture_init(&f, KVR_SCRIPT_POLICY, 4);
-    const char *text = "local P = { api = 1, name = 'x' }\n"
+    const char *text = "local P = { api = 1, name = 'probe' }\n"
                        "function P.export() return { 1 } end\n"
                        "function P.import(s) assert(s.count, 'no count') end\n"
                        "function P.pick() return nil end\n"
@@ -231,13 +267,14 @@ static void observing_and_handing_over_are_tried_too(void **state)
     assert_int_equal(fixture_load_with(&f, text, NULL, 0, &error), KVR_E_SCRIPT);
     assert_non_null(strstr(error.text, "no count"));
     assert_non_null(strstr(error.text, "P.import of what P.export gave"));
-    text = "local P = { api = 1, name = 'x' }\n"
+    text = "local P = { api = 1, name = 'probe' }\n"
            "function P.observe(event) return event.replika end\n"
            "function P.pick() return nil end\n"
            "return P\n";
     assert_int_equal(fixture_load_with(&f, text, NULL, 0, &error), KVR_E_SCRIPT);
     assert_non_null(strstr(error.text, "probe.lua:2:"));
     assert_non_null(strstr(error.text, "an observation"));
+    assert_non_null(strstr(error.text, "observation has no field replika"));
     fixture_deinit(&f);
 }
 
@@ -683,6 +720,7 @@ int main(void)
         cmocka_unit_test(many_reasons_are_safe_though_not_cached),
         cmocka_unit_test(what_breaks_the_contract_is_refused_with_its_reason),
         cmocka_unit_test(what_the_canned_pictures_bring_to_light_is_refused),
+        cmocka_unit_test(a_script_is_named_as_its_file),
         cmocka_unit_test(observing_and_handing_over_are_tried_too),
         cmocka_unit_test(params_override_defaults_by_type),
         cmocka_unit_test(params_that_do_not_fit_are_refused),
