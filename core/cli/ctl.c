@@ -91,13 +91,36 @@ static int check(const struct kvr_usage *usage, const struct kvr_ctl *ctl,
     return KVR_CTL_OK;
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0)
+            return true;
+    return false;
+}
+
+/* The help of a command shows those options that it knows. */
+static void keep_options(struct kvr_option *kept, const struct kvr_option *known,
+                         const struct kvr_ctl_command *command)
+{
+    unsigned knows = command ? command->knows : ~0u;
+    for (; known->name; known++) {
+        bool wait = strcmp(known->name, "wait") == 0;
+        bool request = strcmp(known->name, "path") == 0 || strcmp(known->name, "header") == 0;
+        if ((!wait || (knows & KVR_CTL_KNOWS_WAIT)) &&
+            (!request || (knows & KVR_CTL_KNOWS_REQUEST)))
+            *kept++ = *known;
+    }
+    *kept = (struct kvr_option){0};
+}
+
 static int run(int argc, char **argv)
 {
     const char *admin = getenv("KVROUTE_ADMIN");
     struct kvr_ctl ctl = {.admin = admin && *admin ? admin : KVR_ADMIN_LISTEN_DEFAULT,
                           .token = getenv("KVROUTE_TOKEN"),
                           .wait_s = -1};
-    const struct kvr_option options[] = {
+    const struct kvr_option known[] = {
         {"admin", 'a', "ADDRESS",
          "admin interface ($KVROUTE_ADMIN, or " KVR_ADMIN_LISTEN_DEFAULT ")", KVR_OPTION_IS_TEXT,
          &ctl.admin, 0, 0, NULL},
@@ -118,6 +141,8 @@ static int run(int argc, char **argv)
     const struct kvr_ctl_command *command = guess_command(argc, argv);
     struct texts texts;
     describe(&texts, command);
+    struct kvr_option options[sizeof known / sizeof *known];
+    keep_options(options, known, asks_for_help(argc, argv) ? command : NULL);
     const struct kvr_usage usage = {texts.command, texts.synopsis, texts.about, options};
     struct kvr_operands operands;
     int rc = kvr_options_parse(&usage, argc, argv, &operands);

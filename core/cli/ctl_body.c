@@ -1,8 +1,10 @@
 #include "ctl_body.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "json_number.h"
 
@@ -76,6 +78,17 @@ int kvr_ctl_put_params(struct kvr_json_writer *json, int argc, char **argv)
     }
     kvr_json_object_end(json);
     return KVR_CTL_OK;
+}
+
+void kvr_ctl_put_script(struct kvr_json_writer *json, const char *name)
+{
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    const char *rest = strncmp(name, "./", 2) == 0 ? name + 2 : name;
+    bool relative = strchr(name, '/') && name[0] != '/';
+    if (relative && getcwd(folder, sizeof folder) &&
+        snprintf(path, sizeof path, "%s/%s", folder, rest) < (int)sizeof path)
+        name = path;
+    kvr_json_text(json, "name", name);
 }
 
 void kvr_ctl_body_begin(struct kvr_ctl_body *body)

@@ -25,6 +25,10 @@ void kvr_ctl_put_value(struct kvr_json_writer *json, const char *key, struct kvr
 /* "params": {...}; nothing when there are none. Scripts know the kinds: all go as text. */
 int kvr_ctl_put_params(struct kvr_json_writer *json, int argc, char **argv);
 
+/* "name": a script as the router may find it: a path that begins in this folder is made absolute,
+ * for the router runs in another. */
+void kvr_ctl_put_script(struct kvr_json_writer *json, const char *name);
+
 /* Asks and shows: to people, or with --json as it is. */
 int kvr_ctl_do(struct kvr_ctl *ctl, const char *method, const char *path, struct kvr_slice request,
                void (*people)(struct kvr_slice answer));

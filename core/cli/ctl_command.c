@@ -53,8 +53,10 @@ static int run_metrics(struct kvr_ctl *ctl, int argc, char **argv)
 static int run_policy(struct kvr_ctl *ctl, int argc, char **argv)
 {
     struct kvr_ctl_body body;
+    if (argc == 0)
+        return run_scripts(ctl, argc, argv);
     kvr_ctl_body_begin(&body);
-    kvr_json_text(&body.json, "name", argv[0]);
+    kvr_ctl_put_script(&body.json, argv[0]);
     int rc = kvr_ctl_put_params(&body.json, argc - 1, argv + 1);
     return kvr_ctl_body_send(&body, rc, ctl, "/admin/policy", kvr_ctl_show_scripts);
 }
@@ -62,8 +64,10 @@ static int run_policy(struct kvr_ctl *ctl, int argc, char **argv)
 static int run_spill(struct kvr_ctl *ctl, int argc, char **argv)
 {
     struct kvr_ctl_body body;
+    if (argc == 0)
+        return run_scripts(ctl, argc, argv);
     kvr_ctl_body_begin(&body);
-    kvr_json_text(&body.json, "name", strcmp(argv[0], "default") == 0 ? "" : argv[0]);
+    kvr_ctl_put_script(&body.json, strcmp(argv[0], "default") == 0 ? "" : argv[0]);
     int rc = kvr_ctl_put_params(&body.json, argc - 1, argv + 1);
     return kvr_ctl_body_send(&body, rc, ctl, "/admin/spill", kvr_ctl_show_scripts);
 }
@@ -75,7 +79,7 @@ static int run_canary(struct kvr_ctl *ctl, int argc, char **argv)
     if (off ? argc > 1 : argc < 2)
         return kvr_ctl_usage("canary takes NAME SHARE [KEY=VALUE ...], or off");
     kvr_ctl_body_begin(&body);
-    kvr_json_text(&body.json, "name", off ? "" : argv[0]);
+    kvr_ctl_put_script(&body.json, off ? "" : argv[0]);
     int rc = KVR_CTL_OK;
     if (!off) {
         kvr_ctl_put_value(&body.json, "share", kvr_slice_of(argv[1]));
@@ -122,7 +126,7 @@ const struct kvr_ctl_command kvr_ctl_commands[] = {
     {"replicas", "", "the fleet: states, loads, what the engines say",
      "FLIGHT: requests it holds, counted by the router. TOKENS: of their prompts, believed not to "
      "be\n"
-     "cached and before the first token. TTFT in ms. BLOCKS: believed to be cached there. RUN, "
+     "cached and before the first token. BLOCKS: believed to be cached there. RUN, "
      "WAIT,\n"
      "KV%: as its engine says.",
      0, 0, 0, run_replicas},
@@ -137,12 +141,16 @@ const struct kvr_ctl_command kvr_ctl_commands[] = {
     {"restore", "REPLICA", "the reverse of drain", NAMES, 1, 1, 0, kvr_ctl_run_restore},
     {"weight", "REPLICA WEIGHT", "sets a replica's share of the load", NAMES, 2, 2, 0,
      kvr_ctl_run_weight},
-    {"policy", "NAME [KEY=VALUE ...]", "puts a routing policy in force, with these params",
-     "NAME is a file of the policies folder without .lua, or a path with a slash.", 1, -1, 0,
-     run_policy},
-    {"spill", "NAME [KEY=VALUE ...]", "puts a spill rule in force; default: the policy's own",
-     "NAME is a file of the folder spill/ without .lua, a path with a slash, or default.", 1, -1, 0,
-     run_spill},
+    {"policy", "[NAME [KEY=VALUE ...]]", "puts a routing policy in force, with these params",
+     "NAME is a file of the policies folder without .lua, or a path with a slash, from here. "
+     "Without\n"
+     "NAME: what is in force, and which there are.",
+     0, -1, 0, run_policy},
+    {"spill", "[NAME [KEY=VALUE ...]]", "puts a spill rule in force; default: the policy's own",
+     "NAME is a file of the folder spill/ without .lua, a path with a slash, from here, or "
+     "default.\n"
+     "Without NAME: what is in force, and which there are.",
+     0, -1, 0, run_spill},
     {"canary", "NAME SHARE [KEY=VALUE ...] | off",
      "lets a second policy decide a share of sessions", "SHARE is above 0 and up to 1.", 1, -1, 0,
      run_canary},
@@ -163,7 +171,9 @@ const struct kvr_ctl_command kvr_ctl_commands[] = {
     {"reload", "", "reads all scripts again", "", 0, 0, 0, run_reload},
     {"scripts", "", "what is in force, and what went wrong", "", 0, 0, 0, run_scripts},
     {"index", "", "the prefix index", "", 0, 0, 0, run_index},
-    {"requests", "", "open requests, the oldest first", "", 0, 0, 0, run_requests},
+    {"requests", "", "open requests, the oldest first",
+     "ID: the end of it, where it is long; --json has all. OUT: bytes of the answer so far.", 0, 0,
+     0, run_requests},
     {"log", "LEVEL", "sets the log level: error, warn, info, debug", "", 1, 1, 0, run_log},
     {"metrics", "", "the Prometheus page", "", 0, 0, 0, run_metrics},
     {0},

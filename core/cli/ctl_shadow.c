@@ -137,7 +137,7 @@ static int put_shadows(struct kvr_json_writer *json, int argc, char **argv)
         while (i + 1 + params < argc && strchr(argv[i + 1 + params], '='))
             params++;
         kvr_json_object_begin(json, NULL);
-        kvr_json_text(json, "name", argv[i]);
+        kvr_ctl_put_script(json, argv[i]);
         rc = kvr_ctl_put_params(json, params, argv + i + 1);
         kvr_json_object_end(json);
         i += 1 + params;

@@ -7,6 +7,8 @@
 #include "pick.h"
 #include "table.h"
 
+#define ID_SHOWN_MAX 16
+
 /* ---- numbers ---- */
 
 struct kvr_ctl_text kvr_ctl_bytes(double bytes)
@@ -77,9 +79,9 @@ static void put_replica(struct kvr_table *table, struct kvr_slice replica)
 
 void kvr_ctl_show_replicas(struct kvr_slice answer)
 {
-    static const char *const headers[] = {"REPLICA", "STATE",  "WEIGHT", "FLIGHT",
-                                          "TOKENS",  "SERVED", "TTFT",   "ERR%",
-                                          "BLOCKS",  "RUN",    "WAIT",   "KV%"};
+    static const char *const headers[] = {"REPLICA", "STATE",  "WEIGHT",  "FLIGHT",
+                                          "TOKENS",  "SERVED", "TTFT_MS", "ERR%",
+                                          "BLOCKS",  "RUN",    "WAIT",    "KV%"};
     struct kvr_table table;
     struct kvr_walk walk;
     kvr_table_init(&table, "llrrrrrrrrrr");
@@ -99,14 +101,6 @@ void kvr_ctl_show_replica(struct kvr_slice answer)
 
 /* ---- scripts ---- */
 
-static double failures(struct kvr_slice script)
-{
-    return kvr_pick_number(script, "counters.errors") +
-           kvr_pick_number(script, "counters.bad_results") +
-           kvr_pick_number(script, "counters.runaways") +
-           kvr_pick_number(script, "counters.memory");
-}
-
 static void put_script(struct kvr_table *table, struct kvr_slice script)
 {
     bool in_force = kvr_pick_true(script, "in_force");
@@ -115,9 +109,9 @@ static void put_script(struct kvr_table *table, struct kvr_slice script)
     kvr_table_cell(table, "%s", kvr_ctl_number(script, "generation", 1, 0).text);
     kvr_table_cell(table, "%s", kvr_pick_text(script, "hash").text);
     kvr_table_cell(table, "%s", kvr_ctl_duration(kvr_pick_number(script, "loaded_s")).text);
-    kvr_table_cell(table, "%s", kvr_ctl_number(script, "counters.calls", 1, 0).text);
-    kvr_table_cell(table, "%.0f", failures(script));
-    kvr_table_cell(table, "%s", kvr_ctl_number(script, "counters.refusals", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "since_chosen.calls", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "since_chosen.failed", 1, 0).text);
+    kvr_table_cell(table, "%s", kvr_ctl_number(script, "since_chosen.refused", 1, 0).text);
     kvr_table_cell(table, "%s",
                    kvr_pick_true(script, "quarantined") ? "quarantined"
                    : in_force                           ? "in force"
@@ -136,6 +130,9 @@ static void print_details(struct kvr_slice script)
         if (share > 0)
             printf("  share: %g %% of sessions\n", share * 100);
     }
+    if (kvr_pick_true(script, "quarantined"))
+        printf("  %s is quarantined: the fallback decides until a repaired file is saved\n",
+               role.text);
     if (kvr_pick(script, "error").len > 4) {
         double ago = kvr_pick_number(script, "refused_s");
         if (isnan(ago))
@@ -144,6 +141,19 @@ static void print_details(struct kvr_slice script)
             printf("  %s refused %s ago: %s\n", role.text, kvr_ctl_duration(ago).text,
                    kvr_pick_text(script, "error").text);
     }
+}
+
+/* "policies: a, b", wrapped. */
+static void print_names(struct kvr_slice answer, const char *key)
+{
+    struct kvr_walk walk;
+    int column = printf("%s:", strcmp(key, "policies") == 0 ? "policies" : "spill rules");
+    for (kvr_walk_start(&walk, answer, key); kvr_walk_next(&walk);) {
+        struct kvr_picked name = kvr_pick_text(walk.item, "");
+        bool wrap = column + 1 + (int)strlen(name.text) > KVR_TABLE_WIDTH;
+        column = (wrap ? 0 : column) + printf(wrap ? "\n  %s" : " %s", name.text);
+    }
+    puts("");
 }
 
 void kvr_ctl_show_scripts(struct kvr_slice answer)
@@ -160,6 +170,8 @@ void kvr_ctl_show_scripts(struct kvr_slice answer)
     kvr_table_deinit(&table);
     for (kvr_walk_start(&walk, answer, "scripts"); kvr_walk_next(&walk);)
         print_details(walk.item);
+    print_names(answer, "policies");
+    print_names(answer, "spill_rules");
     if (kvr_pick_true(answer, "lua_off"))
         printf("Lua is off until a restart: %s VMs were left behind\n",
                kvr_pick_text(answer, "abandoned_vms").text);
@@ -175,7 +187,7 @@ void kvr_ctl_show_index(struct kvr_slice answer)
            kvr_ctl_number(answer, "block_bytes", 1, 0).text,
            kvr_ctl_number(answer, "beliefs", 1, 0).text,
            kvr_ctl_bytes(kvr_pick_number(answer, "bytes")).text);
-    printf(" of %s%s\n", kvr_ctl_bytes(kvr_pick_number(answer, "bytes_max")).text,
+    printf(" reserved of %s%s\n", kvr_ctl_bytes(kvr_pick_number(answer, "bytes_max")).text,
            kvr_pick_true(answer, "in_use") ? "" : "; no script in force uses it");
     printf("%s matches, %s admissions, %s withdrawals, %s purges\n",
            kvr_ctl_number(answer, "counters.matches", 1, 0).text,
@@ -200,6 +212,15 @@ void kvr_ctl_show_index(struct kvr_slice answer)
     kvr_table_deinit(&table);
 }
 
+/* The ends of ids differ, where their beginnings are the process's. */
+static void put_id(struct kvr_table *table, struct kvr_slice request)
+{
+    struct kvr_picked id = kvr_pick_text(request, "id");
+    size_t len = strlen(id.text);
+    bool all = len <= ID_SHOWN_MAX;
+    kvr_table_cell(table, "%s%s", all ? "" : "~", id.text + (all ? 0 : len - (ID_SHOWN_MAX - 1)));
+}
+
 void kvr_ctl_show_requests(struct kvr_slice answer)
 {
     static const char *const headers[] = {"ID",     "AGE",   "ENDPOINT", "MODEL", "REPLICA",
@@ -207,11 +228,11 @@ void kvr_ctl_show_requests(struct kvr_slice answer)
     struct kvr_table table;
     struct kvr_walk walk;
     double shown = 0;
-    kvr_table_init(&table, "lrlllllrr");
+    kvr_table_init(&table, "irlllllrr");
     kvr_table_row(&table, headers);
     for (kvr_walk_start(&walk, answer, "requests"); kvr_walk_next(&walk); shown++) {
         struct kvr_slice request = walk.item;
-        kvr_table_cell(&table, "%s", kvr_pick_text(request, "id").text);
+        put_id(&table, request);
         kvr_table_cell(&table, "%s",
                        kvr_ctl_duration(kvr_pick_number(request, "age_ms") / 1e3).text);
         kvr_table_cell(&table, "%s", kvr_pick_text(request, "endpoint").text);

@@ -103,10 +103,16 @@ static void show_latency(struct kvr_slice answer)
     puts("");
 }
 
-static double percent(struct kvr_slice json, const char *part, const char *whole)
+/* "97.5 %"; "-" of nothing. */
+static struct kvr_ctl_text percent(struct kvr_slice json, const char *part, const char *whole)
 {
+    struct kvr_ctl_text out;
     double of = kvr_pick_number(json, whole);
-    return of > 0 ? 100 * kvr_pick_number(json, part) / of : 0;
+    if (of > 0)
+        snprintf(out.text, sizeof out.text, "%.1f %%", 100 * kvr_pick_number(json, part) / of);
+    else
+        snprintf(out.text, sizeof out.text, "-");
+    return out;
 }
 
 static void show_requests(struct kvr_slice answer)
@@ -126,11 +132,12 @@ static void show_requests(struct kvr_slice answer)
            count(answer, "decisions.fallbacks").text, count(answer, "decisions.canary").text);
     show_latency(answer);
     label("tokens");
-    printf("%s prompt (%.1f %% cached), %s output\n", count(answer, "tokens.prompt").text,
-           percent(answer, "tokens.cached", "tokens.prompt"), count(answer, "tokens.output").text);
+    printf("%s prompt (%s cached), %s output\n", count(answer, "tokens.prompt").text,
+           percent(answer, "tokens.cached", "tokens.prompt").text,
+           count(answer, "tokens.output").text);
     label("belief");
-    printf("%.1f %% of %s predicted tokens honoured, over %s, under %s\n",
-           percent(answer, "belief.honoured_tokens", "belief.predicted_tokens"),
+    printf("%s of %s predicted tokens honoured, over %s, under %s\n",
+           percent(answer, "belief.honoured_tokens", "belief.predicted_tokens").text,
            count(answer, "belief.predicted_tokens").text, count(answer, "belief.over_tokens").text,
            count(answer, "belief.under_tokens").text);
 }
@@ -148,7 +155,7 @@ void kvr_ctl_show_status(struct kvr_slice answer)
     label("index");
     printf("%s of %s blocks, %s beliefs, ", count(answer, "index.blocks").text,
            count(answer, "index.blocks_max").text, count(answer, "index.beliefs").text);
-    printf("%s of %s\n", kvr_ctl_bytes(kvr_pick_number(answer, "index.bytes")).text,
+    printf("%s reserved of %s\n", kvr_ctl_bytes(kvr_pick_number(answer, "index.bytes")).text,
            kvr_ctl_bytes(kvr_pick_number(answer, "index.bytes_max")).text);
     label("rows");
     if (kvr_pick(answer, "rows.path").len == 0)

@@ -15,7 +15,8 @@
 struct kvr_table {
     uint32_t columns;
     uint32_t cells;       /* so far, headers included */
-    const char *kinds;    /* one letter a column: 'l' text, 'r' numbers, to the right, never cut */
+    const char *kinds;    /* one letter a column: 'l' text, 'i' ids, never cut, 'r' numbers, to the
+                             right, never cut */
     struct kvr_buffer at; /* of each cell: its offset in text */
     struct kvr_buffer text;
 };

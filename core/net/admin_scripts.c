@@ -5,7 +5,9 @@
 #include "admin_call.h"
 #include "guard.h"
 #include "log.h"
+#include "memory.h"
 #include "metrics_text.h"
+#include "script_names.h"
 
 /* ---- telling ---- */
 
@@ -103,6 +105,29 @@ static void write_counters(struct kvr_json_writer *json, const struct kvr_script
     kvr_json_object_end(json);
 }
 
+/* Of the script in force, over its generations; the counters are the role's since the start. */
+static void write_since(struct kvr_json_writer *json, const struct kvr_slot *slot)
+{
+    struct kvr_script_counters since = kvr_slot_since_chosen(slot);
+    kvr_json_object_begin(json, "since_chosen");
+    kvr_json_uint(json, "calls", since.calls);
+    kvr_json_uint(json, "failed", since.errors + since.bad_results + since.runaways + since.memory);
+    kvr_json_uint(json, "refused", since.refusals);
+    kvr_json_object_end(json);
+}
+
+static void write_names(struct kvr_json_writer *json, const char *key, const char *dir,
+                        enum kvr_script_kind kind)
+{
+    struct kvr_script_names *names = kvr_alloc(sizeof *names);
+    kvr_script_names_read(names, dir, kind);
+    kvr_json_array_begin(json, key);
+    for (uint32_t i = 0; i < names->count; i++)
+        kvr_json_text(json, NULL, names->list[i]);
+    kvr_json_array_end(json);
+    kvr_free(names);
+}
+
 static void write_script(struct kvr_json_writer *json, const struct kvr_admin_call *call,
                          enum kvr_script_role role)
 {
@@ -132,6 +157,7 @@ static void write_script(struct kvr_json_writer *json, const struct kvr_admin_ca
     write_age(json, "refused_s", choice->refused_ns);
     kvr_json_bool(json, "quarantined", kvr_slot_quarantined(slot));
     write_error(json, kvr_slot_last_error(slot));
+    write_since(json, slot);
     write_counters(json, kvr_slot_counters(slot));
     kvr_json_object_end(json);
 }
@@ -142,6 +168,8 @@ void kvr_admin_scripts(struct kvr_admin_call *call)
     struct kvr_json_writer json = {.out = &out};
     kvr_json_object_begin(&json, NULL);
     kvr_json_text(&json, "policies_dir", call->ingress->scripts.dir);
+    write_names(&json, "policies", call->ingress->scripts.dir, KVR_SCRIPT_POLICY);
+    write_names(&json, "spill_rules", call->ingress->scripts.dir, KVR_SCRIPT_SPILL);
     kvr_json_uint(&json, "reloads", call->ingress->scripts.reloads);
     kvr_json_uint(&json, "refusals", call->ingress->scripts.refusals);
     kvr_json_uint(&json, "abandoned_vms", kvr_guard_abandoned());

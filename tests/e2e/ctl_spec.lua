@@ -10,19 +10,21 @@ local DONE, REFUSED, USAGE, UNREACHABLE = 0, 1, 2, 3
 local runs = 0
 
 -- Starts it for this fleet; `env` are further variables.
-local function begin_ctl(fleet, arguments, env)
+local function begin_ctl(fleet, arguments, env, directory)
   runs = runs + 1
   local argv = { Fleet.binary, "ctl" }
   for word in arguments:gmatch("%S+") do argv[#argv + 1] = word end
   local all = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" }
   for name, value in pairs(env or {}) do all[name] = value end
   local path = ("%s/ctl.%d"):format(fleet.folder, runs)
-  return process.start(argv, { out = path .. ".out", err = path .. ".err", env = all })
+  return process.start(argv, {
+    out = path .. ".out", err = path .. ".err", env = all, directory = directory,
+  })
 end
 
 -- Runs it to its end: the exit code, stdout and stderr.
-local function ctl(fleet, arguments, env)
-  local run = begin_ctl(fleet, arguments, env)
+local function ctl(fleet, arguments, env, directory)
+  local run = begin_ctl(fleet, arguments, env, directory)
   local how, code = run:wait(10)
   assert.equal("exited", how)
   return code, run:stdout(), run:stderr()
@@ -80,6 +82,9 @@ describe("kvroute ctl", function()
     has(status, "2 members, 1 in rotation, 0 down, 1 draining; 1 in flight")
     has(status, "round_robin, generation 1")
     has(status, "success 3")
+    has(status, "36 prompt (0.0 % cached)")
+    has(status, "- of 0 predicted tokens")
+    has(status, " reserved of 64.0 MiB")
     has(status, "model_not_found 1")
     has(status, fleet.address)
     local replicas = shows(fleet, "replicas")
@@ -89,7 +94,9 @@ describe("kvroute ctl", function()
     assert.same({ "policy", "round_robin", "1" }, { unpack(line_of(scripts, "policy"), 1, 3) })
     has(scripts, fleet.policies .. "/round_robin.lua")
     has(shows(fleet, "index"), "no script in force uses it")
-    has(shows(fleet, "requests"), "streaming")
+    local requests = shows(fleet, "requests")
+    has(requests, "streaming")
+    has(requests, "~" .. fleet:admin("/admin/requests").requests[1].id:sub(-15) .. " ")
     has(shows(fleet, "log warn"), "warn")
     local code, page = ctl(fleet, "metrics")
     assert.equal(DONE, code)
@@ -198,6 +205,65 @@ describe("kvroute ctl", function()
     assert.equal("mine", fleet:chat("x"):header("x-kvroute-policy"))
   end)
 
+  it("tells which scripts there are, and what is in force", function()
+    local rule = 'return { api = 1, name = "mine", spill = function(_, _, i) return i end }'
+    local fleet = Fleet.start({ replicas = 1, policies = { ["spill/mine"] = rule } })
+    has(shows(fleet, "status"), "0 prompt (- cached)")
+    for _, command in ipairs({ "policy", "spill", "scripts" }) do
+      local out = shows(fleet, command)
+      assert.same({ "policy", "prefix_affinity", "1" }, { unpack(line_of(out, "policy"), 1, 3) })
+      has(out, "policies: bounded_session_affinity")
+      has(out, " session_affinity\n")
+      has(out, "spill rules: hit_rate load_mean load_min mine off tokens\n")
+      assert.is_nil(out:find(" types", 1, true))
+    end
+    for name, hint in pairs({ P2C = "did you mean p2c?", load_min = "that is a spill rule" }) do
+      local code, _, err = ctl(fleet, "policy " .. name)
+      assert.equal(REFUSED, code)
+      has(err, hint)
+    end
+  end)
+
+  it("takes a path from where it stands", function()
+    local fleet = Fleet.start({ replicas = 1, script = Replica.answers() })
+    local text = 'return { api = 1, name = "%s", pick = function() return kvr.least() end }'
+    Fleet.write(fleet.folder .. "/local_one.lua", text:format("local_one"))
+    Fleet.write(fleet.folder .. "/misnamed.lua", text:format("another"))
+    assert.equal(DONE, (ctl(fleet, "policy ./local_one.lua", nil, fleet.folder)))
+    local policy = fleet:admin("/admin/scripts").scripts[1]
+    assert.equal(fleet.folder .. "/local_one.lua", policy.path)
+    assert.equal("local_one", fleet:chat("x"):header("x-kvroute-policy"))
+    local code, _, err = ctl(fleet, "policy ./misnamed.lua", nil, fleet.folder)
+    assert.equal(REFUSED, code)
+    has(err, 'name: must be "misnamed", as its file\'s, is "another"')
+    assert.equal("local_one", fleet:chat("x"):header("x-kvroute-policy"))
+  end)
+
+  it("counts for each script, not for those before it", function()
+    local text = 'return { api = 1, name = "%s", pick = function() return kvr.least() end }'
+    local fleet = Fleet.start({
+      replicas = 1, script = Replica.answers(),
+      policies = { one = text:format("one"), two = text:format("two"), broken = "nonsense" },
+      config = { policy = "one" },
+    })
+    local function counts()
+      return { unpack(line_of(shows(fleet, "scripts"), "policy"), 7, 9) }
+    end
+    for _ = 1, 3 do fleet:chat("x") end
+    Fleet.replace(fleet:policy_path("one"), "nonsense")
+    loop.wait(function() return counts()[3] == "1" end, 3, "the refusal")
+    ctl(fleet, "policy nosuch")
+    ctl(fleet, "policy broken")
+    assert.same({ "3", "0", "1" }, counts())
+    shows(fleet, "policy two")
+    assert.same({ "0", "0", "0" }, counts())
+    fleet:chat("x")
+    assert.same({ "1", "0", "0" }, counts())
+    shows(fleet, "policy round_robin")
+    local counters = fleet:admin("/admin/scripts").scripts[1].counters
+    assert.same({ 4, 2 }, { counters.calls, counters.refusals }) -- of the role: they never fall
+  end)
+
   it("tells refused, misused and unreachable apart", function()
     local fleet = Fleet.start({ replicas = 1 })
     local cases = {
@@ -256,6 +322,9 @@ describe("kvroute ctl", function()
       local own = shows(fleet, name .. " --help")
       has(own, "Usage: kvroute ctl " .. name)
       has(own, "--admin")
+      local waits, explains = name == "drain" or name == "remove", name == "explain"
+      assert.equal(waits, own:find("--wait", 1, true) ~= nil, name)
+      assert.equal(explains, own:find("--header", 1, true) ~= nil, name)
     end
     assert.equal(19, count)
   end)
