@@ -154,6 +154,7 @@ static void read_background(struct kvr_ingress_options *options, const struct kv
         .timeout_ns = ms(config, "scrape.timeout_ms"),
     };
     options->models.interval_ns = ms(config, "models.refresh_ms");
+    options->resolver.refresh_ns = ms(config, "dns.refresh_ms");
     const char *rows = kvr_config_text(config, "rows.path");
     options->rows = (struct kvr_row_log_options){
         .path = rows && *rows ? rows : NULL,

@@ -186,6 +186,12 @@ static void write_background(const struct kvr_ingress *ingress, struct kvr_prom_
                      "Answers that were no model list.");
     kvr_prom_counter(prom, "models_over_limit_total", ingress->model_list.over_limit,
                      "Models left out of lists that were too long.");
+    const struct kvr_resolver_counters *names = &ingress->resolver.counters;
+    kvr_prom_counter(prom, "name_lookups_total", names->lookups, "Look-ups of replicas' names.");
+    kvr_prom_counter(prom, "name_lookup_failures_total", names->failures,
+                     "Look-ups without an answer.");
+    kvr_prom_counter(prom, "replica_moves_total", names->moves,
+                     "Times a replica's name led to another address.");
     const struct kvr_reloader_counters *files = &ingress->scripts.reloader.counters;
     kvr_prom_counter(prom, "script_file_events_total", files->events,
                      "Changes that the system told of folders with scripts.");

@@ -130,6 +130,7 @@ void kvr_admin_add(struct kvr_admin_call *call)
         .capacity = body->capacity,
         .rank = body->rank,
         .any_model = body->any_model,
+        .running = true,
         .models = body->models,
         .models_count = body->models_count,
     };

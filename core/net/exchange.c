@@ -119,6 +119,8 @@ static void move_unconnected(struct kvr_exchange *exchange, int uv_code)
     const char *own = own_fault(uv_code);
     bool late = uv_code == UV_ETIMEDOUT;
     exchange->ingress->counters.timeouts[KVR_TIME_CONNECT] += late;
+    if (!own)
+        kvr_resolver_doubt(&exchange->ingress->resolver, exchange->replica, true);
     kvr_exchange_move(exchange, !own, own ? own : late ? "connect_timeout" : "connect_failed");
 }
 

@@ -26,6 +26,7 @@ static void pass(struct kvr_exchange *exchange, enum kvr_time_limit limit)
     if (exchange->state == KVR_EXCHANGE_RELAYING) {
         kvr_exchange_lose(exchange, code, false);
     } else if (limit == KVR_TIME_CONNECT) {
+        kvr_resolver_doubt(&ingress->resolver, exchange->replica, true);
         kvr_exchange_move(exchange, true, code);
     } else if (limit == KVR_TIME_FIRST_BYTE && !exchange->was_late &&
                kvr_router_can_move(&ingress->router, exchange->request)) {

@@ -77,6 +77,8 @@ static void on_probed(void *context, uint32_t slot, enum kvr_probe_outcome outco
     struct kvr_ingress *ingress = context;
     struct kvr_replica *replica = &ingress->router.replicas.slots[slot];
     enum kvr_operational before = replica->operational;
+    if (outcome != KVR_PROBE_PASS)
+        kvr_resolver_doubt(&ingress->resolver, slot, refused);
     kvr_router_probed(&ingress->router, kvr_loop_now(), slot, outcome, refused);
     if (replica->operational == before)
         return;
@@ -109,7 +111,7 @@ static bool on_target(void *context, uint32_t slot, struct kvr_target *target)
     struct kvr_ingress *ingress = context;
     const struct kvr_ingress_replica *replica = &ingress->replicas[slot];
     const struct kvr_replica *member = &ingress->router.replicas.slots[slot];
-    if (!replica->pool)
+    if (!replica->pool || replica->pool->address.ss_family == AF_UNSPEC)
         return false;
     target->address = (const struct sockaddr *)&replica->pool->address;
     target->authority = kvr_slice_make(member->name, member->authority_len);
@@ -126,6 +128,7 @@ static void on_tick(uv_timer_t *timer)
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             kvr_upstream_pool_sweep(ingress->replicas[i].pool, now);
+    kvr_resolver_tick(&ingress->resolver, now);
     struct kvr_exchange *exchange;
     ingress->cursor = ingress->exchanges.next;
     while ((exchange = next_exchange(ingress)))
@@ -199,6 +202,8 @@ void kvr_ingress_init(struct kvr_ingress *ingress, struct kvr_loop *loop,
     kvr_router_init(&ingress->router, &ingress->options.router);
     ingress->replicas =
         kvr_alloc_zero(ingress->router.replicas.capacity, sizeof *ingress->replicas);
+    kvr_resolver_start(&ingress->resolver, loop, ingress->router.replicas.capacity,
+                       &options->resolver, ingress, kvr_ingress_replica_moved);
     kvr_prompt_init(&ingress->prompt, &options->prompt);
     kvr_script_store_start(&ingress->scripts, loop, &ingress->router, options->policies_dir);
 }
@@ -256,10 +261,12 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     ingress->closing_parts = 1 + ingress->pools_closing;
     ingress->closing_parts += ingress->options.rows.path ? 2u : 1u;
     ingress->closing_parts += kvr_client_keys_on(&ingress->client_keys);
+    ingress->closing_parts++; /* the resolver */
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             ingress->closing_parts++;
     kvr_script_store_close(&ingress->scripts, ingress, kvr_ingress_part_closed);
+    kvr_resolver_close(&ingress->resolver, ingress, kvr_ingress_part_closed);
     if (kvr_client_keys_on(&ingress->client_keys))
         kvr_client_keys_close(&ingress->client_keys, ingress, kvr_ingress_part_closed);
     if (ingress->options.rows.path)

@@ -23,6 +23,7 @@
 #include "model_list.h"
 #include "prober.h"
 #include "reloader.h"
+#include "resolver.h"
 #include "router.h"
 #include "row_log.h"
 #include "scraper.h"
@@ -46,6 +47,7 @@ struct kvr_ingress_options {
     struct kvr_scraper_options scraper;
     bool scrape; /* read the engines' metrics pages */
     struct kvr_model_list_options models;
+    struct kvr_resolver_options resolver;
     struct kvr_row_log_options rows;       /* path NULL: no rows */
     const char *policies_dir;              /* where NAME.lua and spill/NAME.lua are */
     const char *client_keys;               /* file of them; NULL: every client is served */
@@ -86,6 +88,7 @@ struct kvr_ingress {
     struct kvr_prober prober;
     struct kvr_scraper scraper;
     struct kvr_model_list model_list;
+    struct kvr_resolver resolver;
     struct kvr_row_log row_log;
     struct kvr_script_store scripts;
     struct kvr_client_keys client_keys;
@@ -131,6 +134,7 @@ struct kvr_ingress_replica_spec {
     uint32_t capacity;    /* 0: unlimited */
     int32_t rank;         /* -1: none */
     bool any_model;
+    bool running;                   /* the loop runs: a name is looked up in the background */
     const struct kvr_slice *models; /* fixed names; count 0: asked for */
     uint32_t models_count;
 };

@@ -1,9 +1,11 @@
 /* The part of ingress.h that adds and removes replicas: names, addresses, pools of connections. */
+#include <netinet/in.h>
 #include <string.h>
 
 #include "check.h"
 #include "ingress.h"
 #include "ingress_parts.h"
+#include "log.h"
 #include "memory.h"
 
 /* host:port of a URL; KVR_E_INVALID for what is not plain http. */
@@ -20,29 +22,48 @@ static int split_url(struct kvr_slice url, struct kvr_slice *authority, struct k
     return 0;
 }
 
-static int resolve(struct kvr_ingress *ingress, struct kvr_slice authority,
-                   struct sockaddr_storage *address, struct kvr_error *error)
+/* Where a replica is: an address, or a name to be followed. */
+struct place {
+    struct sockaddr_storage address; /* family AF_UNSPEC: not known yet */
+    char host[KVR_HOST_MAX];         /* empty: it is an address */
+    char port[8];
+};
+
+static int find_place(struct kvr_ingress *ingress, const struct kvr_ingress_replica_spec *spec,
+                      struct kvr_slice authority, struct place *place, struct kvr_error *error)
 {
     char text[KVR_REPLICA_NAME_MAX];
+    *place = (struct place){0};
     if (authority.len >= sizeof text)
         return kvr_error_set(error, KVR_E_INVALID, "replica name is too long");
     memcpy(text, authority.data, authority.len);
     text[authority.len] = '\0';
-    if (kvr_parse_address(text, address, NULL) == 0)
+    if (kvr_parse_address(text, &place->address, NULL) == 0)
         return 0;
-    char *colon = strrchr(text, ':');
-    if (!colon)
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" has no port", text);
-    *colon = '\0';
-    uv_getaddrinfo_t lookup;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    int rc = uv_getaddrinfo(ingress->loop->uv, &lookup, NULL, text, colon + 1, &hints);
-    if (rc)
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" cannot be resolved: %s", text,
-                             uv_strerror(rc));
-    memcpy(address, lookup.addrinfo->ai_addr, lookup.addrinfo->ai_addrlen);
-    uv_freeaddrinfo(lookup.addrinfo);
-    return 0;
+    memset(&place->address, 0, sizeof place->address);
+    int rc = kvr_resolver_split(authority, place->host, place->port, error);
+    if (rc || spec->running)
+        return rc;
+    return kvr_resolver_wait(&ingress->resolver, place->host, place->port, &place->address, error);
+}
+
+static const struct sockaddr *known_address(const struct place *place)
+{
+    return place->address.ss_family == AF_UNSPEC ? NULL : (const struct sockaddr *)&place->address;
+}
+
+void kvr_ingress_replica_moved(void *context, uint32_t slot, const struct sockaddr *address)
+{
+    struct kvr_ingress *ingress = context;
+    struct kvr_upstream_pool *pool = ingress->replicas[slot].pool;
+    char text[INET6_ADDRSTRLEN] = "?";
+    uv_ip_name(address, text, sizeof text);
+    kvr_log(KVR_LOG_INFO, "replica %s is at %s", ingress->router.replicas.slots[slot].name, text);
+    /* Another engine, as far as one can tell: what the old one held says nothing of it. */
+    if (pool->address.ss_family != AF_UNSPEC)
+        kvr_router_restarted(&ingress->router, slot);
+    kvr_upstream_pool_move(pool, address);
+    kvr_ingress_fleet_changed(ingress);
 }
 
 /* A request's own limit may be longer; shorter ones are the exchange's to see to. */
@@ -59,10 +80,10 @@ int kvr_ingress_add_replica(struct kvr_ingress *ingress,
                             const struct kvr_ingress_replica_spec *spec, struct kvr_error *error)
 {
     struct kvr_slice authority;
-    struct sockaddr_storage address;
+    struct place place;
     int rc = split_url(spec->url, &authority, error);
     if (rc == 0)
-        rc = resolve(ingress, authority, &address, error);
+        rc = find_place(ingress, spec, authority, &place, error);
     if (rc)
         return rc;
     int slot = kvr_router_add_replica(&ingress->router, kvr_loop_now(),
@@ -79,7 +100,10 @@ int kvr_ingress_add_replica(struct kvr_ingress *ingress,
     *replica = (struct kvr_ingress_replica){0};
     replica->pool = kvr_alloc(sizeof *replica->pool);
     kvr_upstream_pool_init(replica->pool, ingress->loop, &kvr_exchange_upstream_events,
-                           (const struct sockaddr *)&address);
+                           known_address(&place));
+    if (place.host[0])
+        kvr_resolver_follow(&ingress->resolver, (uint32_t)slot, place.host, place.port,
+                            known_address(&place));
     set_connect_limit(ingress, replica->pool);
     if (ingress->options.pool_idle_ns)
         replica->pool->idle_ns = ingress->options.pool_idle_ns;
@@ -112,6 +136,8 @@ void kvr_ingress_close_pool(struct kvr_ingress *ingress, uint32_t slot)
 {
     struct kvr_ingress_replica *replica = &ingress->replicas[slot];
     struct kvr_upstream_pool *pool = replica->pool;
+    if (!ingress->closing) /* then it has forgotten all of them */
+        kvr_resolver_forget(&ingress->resolver, slot);
     kvr_free(replica->key);
     *replica = (struct kvr_ingress_replica){0};
     pool->owner = ingress;

@@ -73,6 +73,15 @@ static void on_closed(struct kvr_stream *stream)
 static const struct kvr_stream_events stream_events = {
     .on_data = on_data, .on_end = on_end, .on_sent = on_sent, .on_closed = on_closed};
 
+static void set_address(struct kvr_upstream_pool *pool, const struct sockaddr *address)
+{
+    memset(&pool->address, 0, sizeof pool->address);
+    if (address)
+        memcpy(&pool->address, address,
+               address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                              : sizeof(struct sockaddr_in));
+}
+
 void kvr_upstream_pool_init(struct kvr_upstream_pool *pool, struct kvr_loop *loop,
                             const struct kvr_upstream_events *events,
                             const struct sockaddr *address)
@@ -84,11 +93,17 @@ void kvr_upstream_pool_init(struct kvr_upstream_pool *pool, struct kvr_loop *loo
         .connect_ns = 5000000000u,
         .idle_max = 256,
     };
-    size_t size =
-        address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    memcpy(&pool->address, address, size);
+    set_address(pool, address);
     kvr_list_init(&pool->idle);
     kvr_list_init(&pool->connecting);
+}
+
+void kvr_upstream_pool_move(struct kvr_upstream_pool *pool, const struct sockaddr *address)
+{
+    pool->epoch++;
+    set_address(pool, address);
+    KVR_LIST_FOREACH (link, &pool->idle)
+        close_now(KVR_LIST_ENTRY(link, struct kvr_upstream, link));
 }
 
 void kvr_upstream_pool_close(struct kvr_upstream_pool *pool)
@@ -137,6 +152,7 @@ static struct kvr_upstream *open_new(struct kvr_upstream_pool *pool, void *user,
 {
     struct kvr_upstream *upstream = kvr_alloc_zero(1, sizeof *upstream);
     upstream->pool = pool;
+    upstream->epoch = pool->epoch;
     upstream->user = user;
     upstream->since_ns = kvr_loop_coarse(pool->loop);
     upstream->state = KVR_UPSTREAM_CONNECTING;
@@ -184,8 +200,8 @@ void kvr_upstream_release(struct kvr_upstream *upstream)
 {
     struct kvr_upstream_pool *pool = upstream->pool;
     KVR_CHECK(upstream->state == KVR_UPSTREAM_BUSY && upstream->user);
-    if (pool->closing || pool->idle_count >= pool->idle_max || upstream->stream.ended ||
-        upstream->stream.paused || kvr_stream_unsent(&upstream->stream)) {
+    if (pool->closing || upstream->epoch != pool->epoch || pool->idle_count >= pool->idle_max ||
+        upstream->stream.ended || upstream->stream.paused || kvr_stream_unsent(&upstream->stream)) {
         close_now(upstream);
         return;
     }

@@ -34,12 +34,13 @@ struct kvr_upstream_events {
 struct kvr_upstream_pool {
     struct kvr_loop *loop;
     const struct kvr_upstream_events *events; /* static */
-    struct sockaddr_storage address;
-    uint64_t idle_ns;           /* longest an idle connection is kept; default 4 s */
-    uint64_t connect_ns;        /* connect time-out; default 5 s */
-    uint32_t idle_max;          /* idle connections kept; default 256 */
-    struct kvr_list idle;       /* most recently used first */
-    struct kvr_list connecting; /* longest first */
+    struct sockaddr_storage address;          /* family AF_UNSPEC: not known yet */
+    uint32_t epoch;                           /* moves of it, ever */
+    uint64_t idle_ns;                         /* longest an idle connection is kept; default 4 s */
+    uint64_t connect_ns;                      /* connect time-out; default 5 s */
+    uint32_t idle_max;                        /* idle connections kept; default 256 */
+    struct kvr_list idle;                     /* most recently used first */
+    struct kvr_list connecting;               /* longest first */
     uint32_t idle_count;
     uint32_t count; /* all of them, closing ones too */
     uint64_t opened, reused, stale;
@@ -59,14 +60,18 @@ struct kvr_upstream {
     uint64_t since_ns;     /* idle since, or connecting since */
     uint64_t bytes_before; /* stream.bytes_in when it was handed out */
     enum kvr_upstream_state state;
+    uint32_t epoch; /* of the address it is connected to */
     bool reused;
 };
 
 void kvr_upstream_pool_init(struct kvr_upstream_pool *pool, struct kvr_loop *loop,
                             const struct kvr_upstream_events *events,
-                            const struct sockaddr *address);
+                            const struct sockaddr *address); /* NULL: not known yet */
 /* Closes idle connections; busy ones stay with their users. on_closed once all have gone. */
 void kvr_upstream_pool_close(struct kvr_upstream_pool *pool);
+/* The peer is at another address now: idle connections to the old one are closed, busy ones end
+ * with what they carry. */
+void kvr_upstream_pool_move(struct kvr_upstream_pool *pool, const struct sockaddr *address);
 /* Closes what has been idle or connecting for too long; to be called about four times a second. */
 void kvr_upstream_pool_sweep(struct kvr_upstream_pool *pool, uint64_t now_ns);
 

@@ -56,6 +56,11 @@ void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slo
     if (!kvr_load_read_signals(&router->loads[slot], signals, now_ns,
                                router->options.hit_rate_window_ns))
         return;
+    kvr_router_restarted(router, slot);
+}
+
+void kvr_router_restarted(struct kvr_router *router, uint32_t slot)
+{
     kvr_router_settle(router);
     kvr_replica_restarted(&router->replicas, slot);
     kvr_prefix_index_purge(&router->index, slot);

@@ -142,6 +142,8 @@ void kvr_router_probed(struct kvr_router *router, uint64_t now_ns, uint32_t slot
 /* A reading of its metrics page; a restart voids its beliefs. */
 void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
                         const struct kvr_engine_signals *signals);
+/* What is behind it is another engine process: its beliefs are void. */
+void kvr_router_restarted(struct kvr_router *router, uint32_t slot);
 /* Ends ramps and waits; returns when it wants to be called again at the latest. */
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
 

@@ -78,6 +78,10 @@ return {
     { "refresh_ms", "integer", 10000, "between two questions for /v1/models", min = 100,
       max = 86400000 },
   } },
+  { "dns", {
+    { "refresh_ms", "integer", 30000, "between look-ups of a replica's name; 0: only when it fails",
+      min = 0, max = 86400000 },
+  } },
   { "preserve_host", "boolean", false, "replicas see the client's Host, not their own" },
   { "strip_headers", "texts", {}, "names of request headers that replicas do not see" },
   { "client_keys", "text", "", "file of client keys; empty: every client is served" },

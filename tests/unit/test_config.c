@@ -139,7 +139,7 @@ static void refusals_name_key_value_and_line(void **state)
          "spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, index, "
          "ring, "
          "health, "
-         "scrape, models, preserve_host, strip_headers, client_keys, moves, limits, queue, "
+         "scrape, models, dns, preserve_host, strip_headers, client_keys, moves, limits, queue, "
          "timeouts, rows, headers, seed, log_level"},
         {"polcy = 'p2c'", "kvroute.lua:1: polcy: no such setting; did you mean policy?"},
         {"health = 5", "kvroute.lua:1: health: must be a table, got 5"},
