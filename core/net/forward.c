@@ -39,8 +39,8 @@ static bool is_special_length(size_t len)
                                      1u << 17 | 1u << 18 | 1u << 19 | 1u << 20));
 }
 
-/* x-kvroute-*: said to us. Nearly every name is sorted out by its third byte. */
-static bool is_addressed_to_us(struct kvr_slice name)
+/* x-kvroute-*: between a client and us. Nearly every name is sorted out by its third byte. */
+static bool is_between_us(struct kvr_slice name)
 {
     static const char prefix[] = "x-kvroute-";
     return name.len >= sizeof prefix && (name.data[2] | 0x20) == 'k' &&
@@ -115,7 +115,7 @@ void kvr_forward_request(struct kvr_buffer *out, const struct kvr_http_head *hea
     PUT(out, "\r\n");
     for (uint32_t i = 0; i < head->count; i++) {
         struct kvr_slice name = head->headers[i].name;
-        if (is_addressed_to_us(name) ||
+        if (is_between_us(name) ||
             ((is_special_length(name.len) || head->connection.len || how->strip_count) &&
              (is_ours(name, how) || kvr_http_is_hop_by_hop(head, name))))
             continue;
@@ -157,6 +157,8 @@ void kvr_forward_answer(struct kvr_buffer *out, const struct kvr_http_head *head
         if ((is_special_length(name.len) || head->connection.len) &&
             kvr_http_is_hop_by_hop(head, name))
             continue;
+        if (how->extra.len && is_between_us(name))
+            continue; /* another router's behind us: ours says the same of this hop */
         put_line(out, name, head->headers[i].value);
     }
     put_slice(out, how->extra);

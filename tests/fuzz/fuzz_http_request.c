@@ -45,7 +45,6 @@ static bool ends_here(const struct strict_message *message, struct kvr_slice nam
         "proxy-authorization",
         "proxy-authenticate",
         "x-request-id",
-        "x-kvroute-tag",
         "x-forwarded-for",
         "x-forwarded-host",
         "x-data-parallel-rank",
@@ -54,6 +53,8 @@ static bool ends_here(const struct strict_message *message, struct kvr_slice nam
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (kvr_slice_is_nocase(name, names[i]))
             return true;
+    if (name.len > 10 && strncasecmp(name.data, "x-kvroute-", 10) == 0)
+        return true;
     if (with_key && kvr_slice_is_nocase(name, "authorization"))
         return true;
     for (unsigned i = 0; i < message->count; i++) {
