@@ -1,5 +1,5 @@
-/* The process's own log: one line an event to stderr, `LEVEL message key=value`. No time stamp:
- * whoever collects the lines adds one. Secrets never come here. */
+/* The process's own log: one line an event to stderr, `TIME LEVEL message key=value`; the time is
+ * UTC to the millisecond, 2026-01-31T09:05:00.123Z. Secrets never come here. */
 #ifndef KVR_LOG_H
 #define KVR_LOG_H
 
