@@ -33,8 +33,8 @@ void kvr_config_destroy(struct kvr_config *config);
 /* Settings by dotted name ("health.interval_ms", "replicas.1.url"); arrays count from 1. The name
  * must exist in the schema: asking for another is a bug. Strings live as long as the config and are
  * NULL when empty. The text of a list of texts is its first. Entries of free-form tables such as
- * `params` are texts, whatever the file gave. "@NAME" is where the setting of that name was made, for
- * the beginning of a message: "kvroute.lua:4: health.path: ". */
+ * `params` are texts, whatever the file gave. "@NAME" is where the setting of that name was made,
+ * for the beginning of a message: "kvroute.lua:4: health.path: ". */
 const char *kvr_config_text(const struct kvr_config *config, const char *name);
 double kvr_config_number(const struct kvr_config *config, const char *name);
 bool kvr_config_bool(const struct kvr_config *config, const char *name);

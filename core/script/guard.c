@@ -158,8 +158,16 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static _Atomic uint64_t last_budget_ns;
+
+uint32_t kvr_guard_budget_ms(void)
+{
+    return (uint32_t)(atomic_load_explicit(&last_budget_ns, memory_order_relaxed) / 1000000u);
+}
+
 uint64_t kvr_guard_watch(uint64_t budget_ns)
 {
+    atomic_store_explicit(&last_budget_ns, budget_ns, memory_order_relaxed);
     static uint64_t watched; /* the odd sequence seen at the last look */
     static uint64_t since_ns;
     uint64_t now = atomic_load(&sequence);

@@ -29,6 +29,9 @@ bool kvr_guard_active(void);
  * while a kick waits to be taken. */
 uint64_t kvr_guard_watch(uint64_t budget_ns);
 
+/* The budget of the last look in milliseconds, for messages; 0 before the first. */
+uint32_t kvr_guard_budget_ms(void);
+
 /* Runs call(argument) and stores what it returns. False: the call was left behind; nothing that it
  * was working on may be touched again. `call` must hold no resource while Lua runs. */
 bool kvr_guard_run(int (*call)(void *), void *argument, int *result);

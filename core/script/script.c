@@ -49,15 +49,17 @@ static void set_shown(struct kvr_script *script, const struct kvr_script_source 
 }
 
 /* A message that does not name the script, because the helper that raised it was called last, gets
- * its name in front. */
-static int failed(struct kvr_script *script, int rc)
+ * its name in front; one of a call that was left behind, whose line nobody knows, `what` it was. */
+static int failed(struct kvr_script *script, int rc, const char *what)
 {
     struct kvr_vm *vm = script->vm;
     if (strncmp(vm->error, script->shown, strlen(script->shown)) == 0)
         return rc;
     char text[KVR_VM_ERROR_MAX];
     memcpy(text, vm->error, sizeof text);
-    int at = snprintf(vm->error, sizeof vm->error, "%s: ", script->shown);
+    bool left = rc == KVR_E_RUNAWAY;
+    int at = snprintf(vm->error, sizeof vm->error, "%s: %s%s", script->shown, left ? what : "",
+                      left ? " " : "");
     snprintf(vm->error + at, sizeof vm->error - (size_t)at, "%s", text);
     return rc;
 }
@@ -140,7 +142,7 @@ struct kvr_script *kvr_script_create(const struct kvr_script_source *source,
     struct load load = {script, source};
     int rc = kvr_vm_protect(script->vm, on_load, &load);
     if (rc) {
-        kvr_error_set(error, failed(script, rc), "%s", script->vm->error);
+        kvr_error_set(error, failed(script, rc, "loading it"), "%s", script->vm->error);
         goto fail_after_vm;
     }
     for (int at = AT_CALL; at <= AT_ANCHORS; at++)
@@ -272,7 +274,7 @@ int kvr_script_decide(struct kvr_script *script, uint32_t preferred, struct kvr_
     }
     int rc = kvr_vm_call(vm, args, 3);
     if (rc)
-        return failed(script, rc);
+        return failed(script, rc, script->kind == KVR_SCRIPT_POLICY ? "pick" : "spill");
     /* vm: index reason affine */
     rc = read_results(script, L, decision);
     lua_settop(L, TOP); /* vm: */
@@ -285,7 +287,7 @@ int kvr_script_observe(struct kvr_script *script)
         return 0;
     lua_pushvalue(script->vm->L, AT_OBSERVE); /* vm: observe */
     int rc = kvr_vm_call(script->vm, 0, 0);
-    return rc ? failed(script, rc) : 0;
+    return rc ? failed(script, rc, "observe") : 0;
 }
 
 /* ---- handing over ---------------------------------------------------------------------------- */
@@ -304,7 +306,7 @@ static int on_export(lua_State *L)
 int kvr_script_export(struct kvr_script *script, struct kvr_buffer *out)
 {
     int rc = script->exports ? kvr_vm_protect(script->vm, on_export, out) : 0;
-    return rc ? failed(script, rc) : 0;
+    return rc ? failed(script, rc, "export") : 0;
 }
 
 static int on_import(lua_State *L)
@@ -323,5 +325,5 @@ int kvr_script_import(struct kvr_script *script, struct kvr_slice state)
     if (!script->imports || state.len == 0)
         return 0;
     int rc = kvr_vm_protect(script->vm, on_import, &state);
-    return rc ? failed(script, rc) : 0;
+    return rc ? failed(script, rc, "import") : 0;
 }

@@ -13,7 +13,7 @@ static void quarantine(struct kvr_slot *slot)
 {
     slot->quarantined = true;
     slot->counters.quarantines++;
-    kvr_log(KVR_LOG_ERROR, "%s %s generation %u is quarantined until its next good load: %s",
+    kvr_log(KVR_LOG_ERROR, "%s %s generation %u is quarantined, until a repaired file is saved: %s",
             slot->role, slot->script->info.name, slot->script->info.generation, slot->last_error);
 }
 

@@ -81,7 +81,8 @@ static int left_behind(struct kvr_vm *vm)
 {
     vm->left = true;
     kvr_guard_bury(vm);
-    snprintf(vm->error, sizeof vm->error, "did not return in time and was left behind");
+    snprintf(vm->error, sizeof vm->error,
+             "did not return within %u ms of CPU time and was left behind", kvr_guard_budget_ms());
     return KVR_E_RUNAWAY;
 }
 
