@@ -21,6 +21,9 @@ static int load(struct kvr_script_store *store, enum kvr_script_role role, struc
     int rc =
         again ? kvr_script_file_read(path, &text, &reason)
               : kvr_script_file_find(store->dir, kvr_role_kind(role), name, path, &text, &reason);
+    if (again && rc == KVR_E_NOT_FOUND)
+        kvr_error_set(&reason, rc,
+                      "its file %s is gone; what is in force stays, a restart would fail", path);
     bool told = again || rc == 0; /* a slip in a name says nothing about what is in force */
     if (rc && told)
         kvr_slot_refused(slot, &reason);
