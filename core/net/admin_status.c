@@ -253,10 +253,11 @@ void kvr_admin_index(struct kvr_admin_call *call)
 
 static const char *phase_name(const struct kvr_request_record *record)
 {
-    return record->got_first_token  ? "streaming"
-           : record->got_first_byte ? "answering"
-           : record->sent_ns        ? "sent"
-                                    : "connecting";
+    return record->queued            ? "waiting"
+           : record->got_first_token ? "streaming"
+           : record->got_first_byte  ? "answering"
+           : record->sent_ns         ? "sent"
+                                     : "connecting";
 }
 
 static void write_open(struct kvr_json_writer *json, const struct kvr_router *router,
@@ -281,6 +282,8 @@ static void write_open(struct kvr_json_writer *json, const struct kvr_router *ro
     kvr_json_uint(json, "bytes_out", exchange->body_bytes);
     if (record->tag)
         kvr_json_text(json, "tag", record->tag);
+    if (record->client)
+        kvr_json_text(json, "client", record->client);
     kvr_json_object_end(json);
 }
 

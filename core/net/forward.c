@@ -146,7 +146,7 @@ void kvr_forward_request(struct kvr_buffer *out, const struct kvr_http_head *hea
 void kvr_forward_answer(struct kvr_buffer *out, const struct kvr_http_head *head,
                         const struct kvr_forward_answer *how)
 {
-    kvr_buffer_reserve(out, head->size + head->count * 4 + how->extra.len + 128);
+    kvr_buffer_reserve(out, head->size + (size_t)head->count * 4 + how->extra.len + 128);
     PUT(out, "HTTP/1.1 ");
     put_uint(out, head->status);
     PUT(out, " ");
