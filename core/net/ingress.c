@@ -83,8 +83,11 @@ static void on_probed(void *context, uint32_t slot, enum kvr_probe_outcome outco
     if (replica->operational == before)
         return;
     kvr_ingress_act(ingress);
-    kvr_log(KVR_LOG_INFO, "replica %s is %s, was %s", replica->name,
-            kvr_operational_name(replica->operational), kvr_operational_name(before));
+    bool *told = &ingress->replicas[slot].told;
+    kvr_log(KVR_LOG_INFO, "replica %s is %s%s%s", replica->name,
+            kvr_operational_name(replica->operational), *told ? ", was " : "",
+            *told ? kvr_operational_name(before) : "");
+    *told = true;
     kvr_ingress_fleet_changed(ingress);
 }
 

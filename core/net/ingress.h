@@ -68,6 +68,7 @@ struct kvr_ingress_replica {
     char *key;                      /* bearer token towards it; NULL none; never shown */
     bool tells_cached;              /* it has told cached tokens: absence then means 0 */
     bool keeps_conversations;       /* llama.cpp: see X-Conversation-Id in forward.h */
+    bool told;                      /* its state was logged: the first has none before it */
 };
 
 struct kvr_ingress_counters {
