@@ -1,5 +1,6 @@
 -- Numbered cases, after public reports on other routers: who counts what is open, and whether every
 -- way out takes it back.
+local cjson = require("cjson")
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
 local Peers = require("e2e.support.peers")
@@ -229,7 +230,15 @@ describe("what is open", function()
   end)
 
   it("B09 is part of every policy's load, whatever was polled when", function()
-    local fleet = Fleet.start({ replicas = 2, config = { scrape = { interval_ms = 5000 } } })
+    -- What was polled says that one of them is idle and the other is not, and will for a while.
+    local fleet = Fleet.start({
+      replicas = { {}, { metrics = 'vllm:num_requests_running{model_name="m"} 3\n' } },
+      config = { scrape = { interval_ms = 5000 } },
+    })
+    loop.wait(function()
+      local engine = fleet:replica_state(fleet.replicas[2].name).engine
+      return engine ~= cjson.null and engine.running == 3
+    end)
     local function eight()
       local clients = {}
       for i = 1, 8 do clients[i] = fleet:connect() end

@@ -21,6 +21,22 @@ local function descriptors(fleet)
   return count
 end
 
+-- One outcome, and all else agrees with it.
+local function check_row(row)
+  local status, upstream = row.status, row.upstream_status
+  if row.outcome == "success" then
+    assert.is_true(status < 400 and status == upstream and not row.error)
+  elseif row.outcome == "failed" then
+    assert.is_true(status == upstream and (status >= 400 or row.error == "error_in_answer"))
+  elseif row.outcome == "cancelled" then
+    assert.is_true(row.error == "client_gone" and (not status or status == upstream))
+  else
+    assert.equal("dropped", row.outcome)
+    assert.is_true(row.error and row.error ~= "client_gone")
+    assert.is_true(status == upstream or status >= 400)
+  end
+end
+
 -- The rows, by request id; each id and each sequence number once.
 local function read_rows(fleet, count)
   local by_id, outcomes, sequences = {}, {}, {}
@@ -30,6 +46,8 @@ local function read_rows(fleet, count)
     rows = rows + 1
     assert.is_nil(by_id[row.request_id], row.request_id .. " has two rows")
     assert.is_nil(sequences[row.sequence])
+    local ok = pcall(check_row, row)
+    assert.is_true(ok, line)
     by_id[row.request_id], sequences[row.sequence] = row, true
     outcomes[row.outcome] = (outcomes[row.outcome] or 0) + 1
   end
