@@ -92,7 +92,7 @@ static bool has(const struct kvr_script_names *names, const char *name)
 static void put_list(const struct kvr_script_names *names, char *out, size_t room)
 {
     size_t len = 0;
-    snprintf(out, room, "%s", names->count ? "" : "nothing");
+    snprintf(out, room, "%s", names->count ? "" : "none");
     for (uint32_t i = 0; i < names->count; i++) {
         if (len + strlen(names->list[i]) + 8 > room) {
             snprintf(out + len, room - len, ", ...");
@@ -119,7 +119,7 @@ int kvr_script_names_miss(const char *dir, enum kvr_script_kind kind, const char
     else if (near)
         snprintf(hint, sizeof hint, "did you mean %s?", near);
     else
-        put_list(names, hint + snprintf(hint, sizeof hint, "there are "), sizeof hint - 10);
+        put_list(names, hint + snprintf(hint, sizeof hint, "known: "), sizeof hint - 10);
     kvr_free(names);
     return kvr_error_set(error, KVR_E_NOT_FOUND, "there is no %s %s: %s", kinds[spill], name, hint);
 }

@@ -264,6 +264,22 @@ describe("kvroute ctl", function()
     assert.same({ 4, 2 }, { counters.calls, counters.refusals }) -- of the role: they never fall
   end)
 
+  it("says how a script comes out of quarantine", function()
+    local fleet = Fleet.start({
+      replicas = 1, script = Replica.answers(), config = { policy = "mine" },
+      policies = { mine = [[return { api = 1, name = "mine", pick = function(request)
+        if request.prompt_bytes > 0 and request.prompt_bytes < 1000 then error("boom") end
+        return kvr.least()
+      end }]] },
+    })
+    for _ = 1, 10 do assert.equal(200, fleet:chat("x").status) end
+    local out = shows(fleet, "scripts")
+    has(out, "policy is quarantined: the fallback decides until a repaired file is saved")
+    has(out, "mine.lua:2: boom")
+    assert.same({ "10", "10", "0", "quarantined" }, { unpack(line_of(out, "policy"), 7, 10) })
+    has(fleet.router:stderr(), "is quarantined, until a repaired file is saved: ")
+  end)
+
   it("tells refused, misused and unreachable apart", function()
     local fleet = Fleet.start({ replicas = 1 })
     local cases = {

@@ -637,9 +637,9 @@ static void shadows_come_and_go(void **state)
     write_file("rules.lua", "return { api = 1, name = 'rules', params = { spill = 'nowhere' },\n"
                             "  pick = function() return kvr.least(), 'rules', true end }\n");
     post("/admin/shadow", "{\"shadows\":[\"good\",\"rules\"]}");
-    assert_error(404, "not_found", "shadows", "spill/nowhere.lua");
+    assert_error(404, "not_found", "shadows", "there is no spill rule nowhere: known: stay");
     post("/admin/shadow", "{\"shadows\":[\"nobody\"]}");
-    assert_error(404, "not_found", "shadows", "nobody.lua");
+    assert_error(404, "not_found", "shadows", "there is no policy nobody: ");
     get("/admin/shadow");
     assert_body_has("{\"role\":\"shadow_1\",\"policy\":{\"name\":\"other\",");
     assert_body_has("\"generation\":1,\"params\":\"n=5");
@@ -713,7 +713,7 @@ static void a_bad_script_changes_nothing(void **state)
     assert_body_has("\"error\":\"");
     assert_body_has("broken.lua:2:");
     post("/admin/policy", "{\"name\":\"missing\"}");
-    assert_error(404, "not_found", "name", "missing.lua");
+    assert_error(404, "not_found", "name", "there is no policy missing: ");
     post("/admin/params", "{\"role\":\"policy\",\"params\":{\"nn\":1}}");
     assert_error(422, "script_refused", "params", "nn");
     post("/admin/params", "{\"role\":\"policy\",\"params\":{\"n\":\"many\"}}");
