@@ -121,6 +121,11 @@ static void on_count(lua_State *L, lua_Debug *frame)
     if (config->instructions > 0 && cpu_ns() < config->cpu_end_ns)
         return;
     lua_getinfo(L, "Sl", frame);
+    lua_Debug caller = *frame; /* the file's own line, where one of its helpers was interrupted */
+    for (int level = 1; caller.source[0] != '@' && lua_getstack(L, level, &caller); level++)
+        lua_getinfo(L, "Sl", &caller);
+    if (caller.source[0] == '@')
+        frame = &caller;
     lua_pushfstring(L, "%s:%d: does not end", frame->short_src, frame->currentline);
     lua_error(L);
 }

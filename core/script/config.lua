@@ -327,8 +327,16 @@ end
 local values = {}
 local M = {}
 
--- Refuses a file that says something and sets nothing: it would start with the defaults.
+-- Refuses a file that says something and sets nothing: it would start with the defaults. So would a
+-- setting whose name a local has taken.
 local function refuse_idle(returned)
+  for _, setting in ipairs(schema) do
+    local line = file.locals[setting[1]]
+    if line and values[setting[1]] == nil then
+      error(("%s:%d: %s: is a local, which sets nothing: leave out local, or name it otherwise")
+        :format(file.name, line, setting[1]), 0)
+    end
+  end
   local example = schema[1].each and schema[1][1] .. " = { ... }" or 'policy = "p2c"'
   local what = returned > 0 and "returns a value, which sets nothing"
     or next(values) == nil and file.last_line and "sets nothing"
@@ -349,7 +357,7 @@ function M.read(chunk, name, source)
     local returned = select("#", chunk())
     getmetatable("").__index = string
     for key, value in pairs(env) do values[key] = value end
-    file.lines, file.returns, file.last_line = find_lines(source)
+    file.lines, file.last_line, file.returns, file.locals = find_lines(source)
     refuse_idle(returned)
   end
   local entries = read_all(values)

@@ -1,4 +1,4 @@
--- Where in a configuration file each setting is written, what it returns, and where it ends.
+-- Where in a configuration file each setting is written, and what in it sets nothing.
 
 -- Tokens of Lua source, enough to find assignments: names, strings, numbers and single symbols,
 -- each with its line.
@@ -42,11 +42,13 @@ local function tokens(source)
   return list
 end
 
--- The line of the `return` that is not within a function.
-local function find_return(list)
+-- The line of the first `return` that is not within a function, and those of locals that are within
+-- no block, by name.
+local function find_idle(list)
   local openers = { ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1,
     ["until"] = -1 }
   local depth, functions = 0, {} -- depths at which functions begin
+  local returns, locals = nil, {}
   for i, token in ipairs(list) do
     local before = list[i - 1]
     local step = token.kind == "name" and not (before and before.text == ".")
@@ -55,14 +57,22 @@ local function find_return(list)
     depth = depth + step
     if depth == functions[#functions] then functions[#functions] = nil end
     if token.kind == "name" and token.text == "return" and #functions == 0 then
-      return token.line
+      returns = returns or token.line
+    end
+    if token.kind == "name" and token.text == "local" and depth == 0 then
+      local at = list[i + 1] and list[i + 1].text == "function" and i + 2 or i + 1
+      while list[at] and list[at].kind == "name" do
+        locals[list[at].text] = list[at].line
+        at = list[at + 1] and list[at + 1].text == "," and at + 2 or #list + 1
+      end
     end
   end
+  return returns, locals
 end
 
 -- Lines of assignments and of entries in table constructors, by dotted path; the last one counts.
 -- What is computed in a loop has the line where its setting is first named. Also the line of the
--- file's own return, and of its last token.
+-- last token, and what find_idle tells.
 return function(source)
   local list, lines, at = tokens(source), {}, 1
   local openers = { ["("] = 1, ["{"] = 1, ["["] = 1, [")"] = -1, ["}"] = -1, ["]"] = -1 }
@@ -132,5 +142,5 @@ return function(source)
       end
     end
   end
-  return lines, find_return(list), list[#list] and list[#list].line
+  return lines, list[#list] and list[#list].line, find_idle(list)
 end

@@ -253,19 +253,27 @@ static void a_file_that_sets_nothing_is_refused(void **state)
 {
     (void)state;
 #define WRITE ": settings are plain assignments, such as policy = \"p2c\", without local and return"
+#define LOCAL "is a local, which sets nothing: leave out local, or name it otherwise"
     static const struct refusal refusals[] = {
         {"return { policy = 'p2c' }", "kvroute.lua:1: returns a value, which sets nothing" WRITE},
         {"local function f()\n  return 1\nend\n\nreturn {\n  listen = f,\n}",
          "kvroute.lua:5: returns a value, which sets nothing" WRITE},
         {"policy = 'p2c'\nif policy then return nil end",
          "kvroute.lua:2: returns a value, which sets nothing" WRITE},
-        {"local policy = 'p2c'\n\n", "kvroute.lua:1: sets nothing" WRITE},
+        {"local name = 'p2c'\n\n", "kvroute.lua:1: sets nothing" WRITE},
+        {"local policy = 'p2c'\n\n", "kvroute.lua:1: policy: " LOCAL},
+        {"listen = 'h:1'\nlocal a,\n seed = 1, 2\nseed = 3\n", "kvroute.lua:3: seed: " LOCAL},
+        {"listen = 'h:1'\nlocal function rows() end\n", "kvroute.lua:2: rows: " LOCAL},
         {"do\nlocal a = 1\nend", "kvroute.lua:3: sets nothing" WRITE},
     };
     refused(refusals, sizeof refusals / sizeof refusals[0]);
     kvr_config_destroy(read_well(""));
     kvr_config_destroy(read_well("-- policy = 'p2c'\n"));
     kvr_config_destroy(read_well("local p = 'p2c'\npolicy = p\nreturn\n"));
+    kvr_config_destroy(read_well("local health = health\nhealth.failures = 3\n"));
+    kvr_config_destroy(read_well("do local seed = 3 moves = seed end\n"
+                                 "local function f() local policy = 'a' return policy end\n"
+                                 "spill = f()\n"));
     struct kvr_error error = {0};
     assert_null(kvr_config_read_clients("keys.lua", kvr_slice_of("return {}"), &error));
     assert_non_null(strstr(error.text, "such as keys = { ... }"));
