@@ -89,6 +89,8 @@ static void write_exchanges(const struct kvr_ingress *ingress, struct kvr_prom_w
                                    {"malformed_answer", counters->malformed_answers}};
     kvr_prom_gauge(prom, "exchanges_open", ingress->exchanges_count,
                    "Requests that have a client and have not ended.");
+    kvr_prom_gauge(prom, "request_held_bytes", (double)ingress->held_bytes,
+                   "Bytes of requests held: coming in, and kept for another try.");
     WRITE_COUNTS(prom, "exchange_faults_total", KVR_PROM_COUNTER,
                  "What went wrong with requests, by kind.", "kind", faults);
     kvr_prom_counter(prom, "stale_resends_total", counters->stale_resends,
