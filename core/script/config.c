@@ -259,8 +259,8 @@ static int on_set(lua_State *L)
     return 0;
 }
 
-static struct kvr_config *read(const struct schema *schema, const char *path,
-                               struct kvr_slice text, struct kvr_error *error)
+static struct kvr_config *read(const struct schema *schema, const char *path, struct kvr_slice text,
+                               struct kvr_error *error)
 {
     struct kvr_config *config = create(schema, error);
     if (!config)
