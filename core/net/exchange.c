@@ -349,6 +349,8 @@ static void on_failed(void *user, int uv_code, bool stale)
             move_unconnected(exchange, exchange->connect_error);
         return;
     }
+    if (kvr_exchange_end_held(exchange, uv_code))
+        return;
     if (exchange->state == KVR_EXCHANGE_CONNECTING)
         move_unconnected(exchange, uv_code);
     else

@@ -155,7 +155,8 @@ static void relay_body(struct kvr_exchange *exchange, struct kvr_slice head, cha
         complete(exchange, !until_close);
         return;
     }
-    if (kvr_client_unsent(exchange->client) > ingress->options.stream_buffer_bytes) {
+    if (exchange->upstream &&
+        kvr_client_unsent(exchange->client) > ingress->options.stream_buffer_bytes) {
         ingress->counters.pauses += !exchange->upstream->stream.paused;
         kvr_stream_pause(&exchange->upstream->stream);
     }
@@ -334,6 +335,25 @@ void kvr_exchange_take_answer(void *user, char *data, size_t len)
         return;
     }
     take_head(exchange, data, len, now_ns);
+}
+
+bool kvr_exchange_end_held(struct kvr_exchange *exchange, int uv_code)
+{
+    struct kvr_http_head *head = &exchange->ingress->answer_head;
+    struct kvr_buffer *held = &exchange->answer;
+    if (exchange->state != KVR_EXCHANGE_HELD || exchange->framing != KVR_BODY_UNTIL_CLOSE ||
+        uv_code != UV_EOF)
+        return false;
+    int rc = kvr_http_parse_response(held->data, held->len, head, NULL);
+    KVR_CHECK(rc == 0); /* it was parsed before */
+    if (head->status < 300)
+        return false;
+    struct kvr_buffer whole = *held;
+    *held = (struct kvr_buffer){0};
+    commit(exchange, head, whole.data + head->size, 0, kvr_loop_now());
+    kvr_buffer_deinit(&whole);
+    complete(exchange, false);
+    return true;
 }
 
 void kvr_exchange_answer_ended(struct kvr_exchange *exchange, int uv_code)

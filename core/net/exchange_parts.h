@@ -8,6 +8,9 @@
 
 /* Bytes from the replica (an on_bytes of upstream.h; `user` is the exchange). */
 void kvr_exchange_take_answer(void *user, char *data, size_t len);
+/* The connection ended behind a head that says no length: an empty body, where the head tells of no
+ * success; a success without a byte is a replica that broke. False: it is no end of an answer. */
+bool kvr_exchange_end_held(struct kvr_exchange *exchange, int uv_code);
 /* The connection ended while the body was being relayed: its end, or a loss. */
 void kvr_exchange_answer_ended(struct kvr_exchange *exchange, int uv_code);
 
