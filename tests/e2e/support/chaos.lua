@@ -11,9 +11,9 @@ Chaos.__index = Chaos
 
 local count = 0
 
----Begins to send.
----@param options table requests, concurrency, seed, abort (share), hostile, bytes, seconds, hold,
----  as the program has them
+---Begins to send. Hostile clients do so under nice: theirs is a machine of their own.
+---@param options table requests, concurrency, seed, abort (share), hostile, bytes, longs, seconds,
+---  hold, as the program has them
 function M.start(fleet, options)
   count = count + 1
   local path = ("%s/chaos.%d"):format(fleet.folder, count)
@@ -23,6 +23,7 @@ function M.start(fleet, options)
     argv[#argv + 1] = "--" .. name
     if value ~= true then argv[#argv + 1] = tostring(value) end
   end
+  if options.hostile then argv = { "nice", "-n", "19", unpack(argv) } end
   return setmetatable({
     path = path,
     process = process.start(argv, { out = path .. ".out", err = path .. ".err" }),
