@@ -35,8 +35,11 @@ static void on_closed(void *context)
     struct server *server = context;
     server->closed = true;
     uv_close((uv_handle_t *)&server->deadline, NULL);
-    for (size_t i = 0; i < sizeof server->signals / sizeof server->signals[0]; i++)
+    for (size_t i = 0; i < sizeof server->signals / sizeof server->signals[0]; i++) {
+        int number = server->signals[i].signum;
         uv_close((uv_handle_t *)&server->signals[i], NULL);
+        signal(number, SIG_IGN); /* one more must not end what is nearly over */
+    }
     kvr_loop_deinit(&server->loop);
 }
 

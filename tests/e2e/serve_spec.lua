@@ -62,6 +62,14 @@ describe("kvroute serve", function()
     Fleet.remove_folder(folder)
   end)
 
+  it("exits 0 also when it is told to end again and again", function()
+    for _ = 1, 5 do
+      local router = serve({})
+      while router:alive() do router:signal(signal.SIGTERM) end
+      assert.same({ "exited", 0 }, { router:wait(5) })
+    end
+  end)
+
   it("needs no configuration", function()
     local one, two = Replica.start({ script = Replica.answers() }), Replica.start()
     local router = serve({ "-r", one.url, "--replica", two.url, "--policy", "p2c" })
