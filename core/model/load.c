@@ -52,6 +52,11 @@ bool kvr_load_read_signals(struct kvr_load *load, const struct kvr_engine_signal
     bool is_new = load->signals_ns != 0 && restarted(&load->signals, signals);
     load->signals = *signals;
     load->signals_ns = now_ns;
+    if (isnan(signals->prefix_query_tokens)) {
+        load->hit_rate = signals->prefix_hit_rate;
+        move_window(load, now_ns);
+        return is_new;
+    }
     if (is_new || isnan(load->window_query_tokens)) {
         load->hit_rate = (double)NAN;
         move_window(load, now_ns);

@@ -15,6 +15,7 @@ struct kvr_engine_signals {
     double kv_usage;
     double prefix_hit_tokens;   /* counter */
     double prefix_query_tokens; /* counter */
+    double prefix_hit_rate;     /* gauge of some engines, 0..1, over a window of theirs */
     double prompt_tokens;       /* counter */
     double cached_tokens;       /* counter */
     double generation_tokens;   /* counter */
@@ -36,7 +37,7 @@ struct kvr_load {
     struct kvr_ewma prefill_tokens_per_s;
     struct kvr_engine_signals signals;
     uint64_t signals_ns;      /* when read; 0 never */
-    double hit_rate;          /* of the window below; NaN unread */
+    double hit_rate;          /* of the window below, else the engine's own; NaN unread */
     double window_hit_tokens; /* counters at the start of the window */
     double window_query_tokens;
     uint64_t window_ns;
@@ -46,7 +47,8 @@ void kvr_load_init(struct kvr_load *load);
 
 /* Takes a reading. Returns true when the engine restarted since the last one: its process start
  * changed, or a counter went backwards. The window of hit_rate is `window_ns` long and is unread
- * below 100 queried blocks of 16 tokens. */
+ * below 100 queried blocks of 16 tokens; an engine without counters of them is taken at its word.
+ */
 bool kvr_load_read_signals(struct kvr_load *load, const struct kvr_engine_signals *signals,
                            uint64_t now_ns, uint64_t window_ns);
 

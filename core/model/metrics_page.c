@@ -336,7 +336,7 @@ static void conclude(struct kvr_metrics_page *page, const struct sums *sums)
 {
     struct kvr_engine_signals *out = &page->signals;
     page->dialect = sums->dialect;
-    page->prefix_hit_rate = mean(sums, HIT_RATE);
+    out->prefix_hit_rate = mean(sums, HIT_RATE);
     out->running = total(sums, RUNNING);
     out->waiting = total(sums, WAITING);
     out->kv_usage = first_known(mean(sums, KV_USAGE), mean(sums, KV_USAGE_OLD));

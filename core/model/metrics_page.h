@@ -28,7 +28,6 @@ enum kvr_metrics_dialect {
 struct kvr_metrics_page {
     enum kvr_metrics_dialect dialect;
     struct kvr_engine_signals signals;
-    double prefix_hit_rate; /* a gauge of some engines, 0..1, of their own recent window */
 };
 
 /* Constant name: "vllm", "sglang", "llamacpp", "unknown". */

@@ -18,11 +18,19 @@ static struct kvr_buffer understand(struct kvr_slice text)
     kvr_metrics_page_read(&page, text);
     const struct kvr_engine_signals *signals = &page.signals;
     const double figures[] = {
-        signals->running,           signals->waiting,           signals->kv_usage,
-        signals->prefix_hit_tokens, signals->generation_tokens, signals->prefix_query_tokens,
-        signals->prompt_tokens,     signals->cached_tokens,     signals->preemptions,
-        signals->process_start_s,   signals->block_size,        signals->kv_blocks,
-        page.prefix_hit_rate,
+        signals->running,
+        signals->waiting,
+        signals->kv_usage,
+        signals->prefix_hit_tokens,
+        signals->generation_tokens,
+        signals->prefix_query_tokens,
+        signals->prompt_tokens,
+        signals->cached_tokens,
+        signals->preemptions,
+        signals->process_start_s,
+        signals->block_size,
+        signals->kv_blocks,
+        page.signals.prefix_hit_rate,
     };
     kvr_buffer_printf(&log, "%s", kvr_metrics_dialect_name(page.dialect));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {

@@ -49,7 +49,7 @@ static const double *signal_of(const struct kvr_metrics_page *page, struct kvr_s
         {"block_size", &page->signals.block_size},
         {"prefix_hit_tokens", &page->signals.prefix_hit_tokens},
         {"prefix_query_tokens", &page->signals.prefix_query_tokens},
-        {"prefix_hit_rate", &page->prefix_hit_rate},
+        {"prefix_hit_rate", &page->signals.prefix_hit_rate},
     };
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (kvr_slice_is(key, signals[i].key))

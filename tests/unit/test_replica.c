@@ -137,6 +137,30 @@ static void test_hit_rate_of_a_window(void **state)
     assert_float_equal(load.hit_rate, 0.5, 1e-9);
 }
 
+/* Engines that count no hits but say a rate of their own: SGLang, old vLLM. */
+static void test_hit_rate_of_a_gauge(void **state)
+{
+    (void)state;
+    struct kvr_load load;
+    kvr_load_init(&load);
+    struct kvr_engine_signals at = kvr_engine_signals_unread();
+    at.prefix_hit_rate = 0.25;
+    assert_false(kvr_load_read_signals(&load, &at, 1ull * S, 10ull * S));
+    assert_float_equal(load.hit_rate, 0.25, 1e-9);
+    at = kvr_engine_signals_unread();
+    kvr_load_read_signals(&load, &at, 2ull * S, 10ull * S);
+    assert_true(isnan(load.hit_rate));
+    /* Where there are counters, they count. */
+    at = counters(1000, 10000, 5);
+    at.prefix_hit_rate = 0.9;
+    kvr_load_read_signals(&load, &at, 3ull * S, 10ull * S);
+    assert_true(isnan(load.hit_rate));
+    at = counters(3000, 14000, 7);
+    at.prefix_hit_rate = 0.9;
+    kvr_load_read_signals(&load, &at, 4ull * S, 10ull * S);
+    assert_float_equal(load.hit_rate, 0.5, 1e-9);
+}
+
 static void test_restart_is_seen(void **state)
 {
     (void)state;
@@ -164,6 +188,7 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_illegal_moves_die),
         cmocka_unit_test(test_hit_rate_of_a_window),
+        cmocka_unit_test(test_hit_rate_of_a_gauge),
         cmocka_unit_test(test_restart_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
