@@ -272,7 +272,7 @@ static void a_large_fleet_fits_a_small_page(void **state)
         char authority[64];
         snprintf(authority, sizeof authority, "engine-%d.fleet.example.org:8000", i);
         uint32_t slot = add(authority, models, KVR_REPLICA_MODELS_MAX);
-        struct kvr_engine_signals signals = {1, 2, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+        struct kvr_engine_signals signals = {.running = 1, .waiting = 2, .kv_usage = 0.5};
         kvr_router_signals(&router, SECOND, slot, &signals);
     }
     for (int i = 0; i < 4; i++)
