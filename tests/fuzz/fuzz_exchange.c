@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "expected_answer.h"
 #include "health.h"
 #include "ingress.h"
 #include "log.h"
@@ -212,48 +213,10 @@ static void close_connections(void)
 
 /* ---- what must come of it ---- */
 
-struct expected {
-    bool whole; /* there is an answer, complete and well formed */
-    uint16_t status;
-    struct kvr_buffer body;
-};
-
-/* The first final answer in what the replica sends, as RFC 9112 reads it. The head is read by
- * http.c, which has a target of its own. */
-static struct expected expect(struct kvr_slice bytes, unsigned choices)
-{
-    static struct kvr_http_head head;
-    struct expected expected = {.whole = false};
-    for (;;) {
-        size_t scanned = 0;
-        int64_t size = kvr_http_find_head(bytes.data, bytes.len, &scanned, NULL);
-        if (size <= 0 || kvr_http_parse_response(bytes.data, (size_t)size, &head, NULL) != 0 ||
-            head.status == 101)
-            return expected;
-        bytes.data += size;
-        bytes.len -= (size_t)size;
-        if (head.status >= 200)
-            break;
-    }
-    expected.status = head.status;
-    bool empty = (choices & HEAD) || head.status == 204 || head.status == 304;
-    struct strict_message message = {.chunked = head.chunked && !empty,
-                                     .sized = head.has_length && !empty,
-                                     .length = head.content_length};
-    bool until_close = !empty && !head.chunked && !head.has_length;
-    expected.whole = strict_body(&message, bytes, until_close) == STRICT_OK;
-    if (until_close && (choices & ENDING) != FINISHES)
-        expected.whole = false; /* no end of file, no end */
-    if (until_close && message.body.len == 0 && head.status < 300)
-        expected.whole = false; /* a success without a byte */
-    expected.body = message.body;
-    return expected;
-}
-
 /* `ended`: the client's connection was closed by the ingress. `cut`: with a reset, which a socket
  * pair does not show; what lasts until the end of the connection is not whole then. */
 static void check_client(const struct kvr_buffer *out, bool ended, bool cut,
-                         const struct expected *expected, unsigned choices)
+                         const struct expected_answer *expected, unsigned choices)
 {
     struct strict_message message = {.minor = 0};
     struct kvr_slice bytes = kvr_buffer_slice(out);
@@ -335,7 +298,10 @@ static void end_answer(unsigned ending)
 
 static void exchange(struct kvr_slice bytes, struct fuzz_cuts cuts, unsigned choices)
 {
-    struct expected expected = expect(bytes, choices);
+    struct expected_answer expected =
+        expect_answer(bytes, choices & HEAD, (choices & ENDING) == FINISHES);
+    if (expected.until_close && expected.body.len == 0 && expected.status < 300)
+        expected.whole = false; /* a success without a byte is none */
     struct kvr_buffer out = {0};
     bool ended = false;
     bring_up();

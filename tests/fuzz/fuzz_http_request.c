@@ -11,7 +11,16 @@
 #include "http.h"
 #include "strict_http.h"
 
-enum choices { WITH_KEY = 1, WITH_RANK = 2, CHOICES_MAX = 4 };
+enum choices {
+    WITH_KEY = 1,
+    WITH_RANK = 2,
+    KEEPS_CREDENTIALS = 4,
+    KEEPS_CONVERSATION = 8,
+    STRIPS = 16,
+    CHOICES_MAX = 32
+};
+
+static const char stripped[] = "X-Secret-Team";
 
 struct connection {
     struct kvr_buffer in; /* bytes not yet understood */
@@ -29,33 +38,39 @@ struct connection {
 /* ---- what a replica gets ---- */
 
 /* Fields that end at a proxy or are written by it, as RFC 9110 7.6.1 and forward.h say. */
-static bool ends_here(const struct strict_message *message, struct kvr_slice name, bool with_key)
+static bool ends_here(const struct strict_message *message, struct kvr_slice name, unsigned choices)
 {
-    static const char *const names[] = {
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "upgrade",
-        "transfer-encoding",
-        "content-length",
-        "host",
-        "expect",
-        "proxy-authorization",
-        "proxy-authenticate",
-        "x-request-id",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-data-parallel-rank",
-        "x-forwarded-proto",
+    static const struct {
+        const char *name;
+        unsigned when; /* with one of these choices; 0: always */
+    } fields[] = {
+        {"connection", 0},
+        {"keep-alive", 0},
+        {"proxy-connection", 0},
+        {"te", 0},
+        {"trailer", 0},
+        {"upgrade", 0},
+        {"transfer-encoding", 0},
+        {"content-length", 0},
+        {"host", 0},
+        {"expect", 0},
+        {"proxy-authorization", 0},
+        {"proxy-authenticate", 0},
+        {"x-request-id", 0},
+        {"x-forwarded-for", 0},
+        {"x-forwarded-host", 0},
+        {"x-forwarded-proto", 0},
+        {"x-data-parallel-rank", 0},
+        {"authorization", WITH_KEY | KEEPS_CREDENTIALS},
+        {"x-api-key", KEEPS_CREDENTIALS},
+        {"x-conversation-id", KEEPS_CONVERSATION},
+        {stripped, STRIPS},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (kvr_slice_is_nocase(name, names[i]))
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (kvr_slice_is_nocase(name, fields[i].name) &&
+            (fields[i].when == 0 || (choices & fields[i].when)))
             return true;
     if (name.len > 10 && strncasecmp(name.data, "x-kvroute-", 10) == 0)
-        return true;
-    if (with_key && kvr_slice_is_nocase(name, "authorization"))
         return true;
     for (unsigned i = 0; i < message->count; i++) {
         struct kvr_slice list = message->fields[i].value;
@@ -89,11 +104,11 @@ static struct kvr_slice origin_form(struct kvr_slice target, struct kvr_slice *a
 }
 
 static void check_fields(const struct strict_message *from, const struct strict_message *to,
-                         bool with_key)
+                         unsigned choices)
 {
     unsigned next = 0;
     for (unsigned i = 0; i < from->count; i++) {
-        if (ends_here(from, from->fields[i].name, with_key))
+        if (ends_here(from, from->fields[i].name, choices))
             continue;
         while (next < to->count &&
                !(kvr_slice_equal(to->fields[next].name, from->fields[i].name) &&
@@ -107,10 +122,10 @@ static void check_fields(const struct strict_message *from, const struct strict_
         "host",           "x-forwarded-for",   "x-request-id",  "x-forwarded-host",
         "content-length", "x-forwarded-proto", "authorization", "x-data-parallel-rank"};
     for (unsigned i = 0; i < from->count; i++)
-        kept += !ends_here(from, from->fields[i].name, with_key);
+        kept += !ends_here(from, from->fields[i].name, choices);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvr_slice value;
-        bool written = i < 6 || (i == 6 && with_key) || i == 7;
+        bool written = i < 6 || (i == 6 && (choices & WITH_KEY)) || i == 7;
         unsigned found = written ? strict_find(to, names[i], &value) : 0;
         FUZZ_CHECK(found <= 1);
         ours += found;
@@ -122,11 +137,16 @@ static void check_forwarded(const struct connection *connection, const struct st
 {
     const struct kvr_http_head *head = &connection->head;
     bool with_key = connection->choices & WITH_KEY;
+    const struct kvr_slice strip = kvr_slice_of(stripped);
     struct kvr_slice body = kvr_buffer_slice(&connection->body);
     struct kvr_forward_request how = {
         .authority = kvr_slice_of("replica:8000"),
         .rank = connection->choices & WITH_RANK ? 7 : -1,
         .key = kvr_slice_of(with_key ? "secret" : ""),
+        .keeps_credentials = connection->choices & KEEPS_CREDENTIALS,
+        .keeps_conversation = connection->choices & KEEPS_CONVERSATION,
+        .strip = &strip,
+        .strip_count = connection->choices & STRIPS ? 1 : 0,
         .request_id = kvr_slice_of("the-id"),
         .peer = kvr_slice_of("192.0.2.1"),
         .body_len = body.len,
@@ -145,7 +165,7 @@ static void check_forwarded(const struct connection *connection, const struct st
     strict_find(from, "host", &host);
     FUZZ_CHECK(kvr_slice_equal(to.target, origin_form(from->target, &host)));
     FUZZ_CHECK(kvr_slice_equal(kvr_buffer_slice(&to.body), body));
-    check_fields(from, &to, with_key);
+    check_fields(from, &to, connection->choices);
     FUZZ_CHECK(strict_find(&to, "x-forwarded-host", &forwarded_host) == (host.len > 0));
     FUZZ_CHECK(kvr_slice_equal(forwarded_host, host));
     FUZZ_CHECK(strict_find(&to, "host", &host) == 1 && kvr_slice_is(host, "replica:8000"));
