@@ -1,11 +1,11 @@
 #include "client_keys.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 #include "config.h"
+#include "file.h"
 #include "log.h"
 #include "memory.h"
 
@@ -102,10 +102,10 @@ static int read_list(const struct kvr_client_keys *keys, const struct kvr_config
 
 static int read_text(const char *path, struct kvr_buffer *text, struct kvr_error *error)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return kvr_error_set(error, KVR_E_IO, "client_keys: cannot read %s: %s", path,
-                             strerror(errno));
+    FILE *file;
+    struct kvr_error reason;
+    if (kvr_file_open(path, &file, &reason))
+        return kvr_error_set(error, KVR_E_IO, "client_keys: %s", reason.text);
     char *at = kvr_buffer_reserve(text, KVR_CLIENT_FILE_MAX + 1);
     text->len = fread(at, 1, KVR_CLIENT_FILE_MAX + 1, file);
     bool failed = ferror(file) != 0;

@@ -1,9 +1,9 @@
 #include "script_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "file.h"
 #include "script_names.h"
 
 bool kvr_script_file_is_name(struct kvr_slice name)
@@ -48,10 +48,10 @@ int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_
 
 int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_error *error)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return kvr_error_set(error, errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO,
-                             "cannot read %s: %s", path, strerror(errno));
+    FILE *file;
+    int rc = kvr_file_open(path, &file, error);
+    if (rc)
+        return rc;
     char *at = kvr_buffer_reserve(text, KVR_SCRIPT_FILE_MAX + 1);
     text->len = fread(at, 1, KVR_SCRIPT_FILE_MAX + 1, file);
     bool failed = ferror(file) != 0;
