@@ -1,2 +1,1 @@
-#error                                                                                             \
-    "a pure layer includes <lauxlib.h>: time, threads, scripts and sockets belong to other layers"
+#error "a pure layer includes <lauxlib.h>: time, threads, scripts and sockets belong to other layers"
