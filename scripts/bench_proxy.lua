@@ -5,6 +5,7 @@
 -- take turns; a turn is one run of wrk with three windows in it; a window in which others used
 -- more than 10 % of the machine does not count. Ratios are of medians over the windows that do.
 -- kvroute has prefix_affinity in force and writes rows; HAProxy has http-no-delay.
+package.path = "scripts/?.lua;" .. package.path
 local bench = require("kvroute.bench")
 local peers = require("kvroute.peers")
 
