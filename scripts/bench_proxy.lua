@@ -1,7 +1,6 @@
 -- kvroute against nginx and HAProxy: requests a second that one core carries, and CPU a request.
 --
 -- The proxy has core 0; wrk (64 connections) and a backend that costs little have core 1. Proxies
--- take turns; a turn is one run of wrk with three windows in it; a window in which others used more
 -- take turns; a turn is one run of wrk with three windows in it; a window in which others used
 -- more than 10 % of the machine does not count. Ratios are of medians over the windows that do.
 -- kvroute has prefix_affinity in force and writes rows; HAProxy has http-no-delay.
