@@ -273,6 +273,8 @@ static void on_end(struct kvr_stream *stream, int uv_code)
 
 static void leave(struct kvr_client *client)
 {
+    /* What it has sent ahead is passed over: unread, it would be a reset; and its end is heard. */
+    kvr_stream_resume(&client->stream);
     kvr_stream_flush(&client->stream);
     if (kvr_client_unsent(client) || client->stream.closing)
         return;
