@@ -40,13 +40,19 @@ bench.run(function()
     local _, out = bench.finish(process)
     return cjson.decode(out)
   end
-  local added50, added99 = math.huge, math.huge
+  local best_ms = { alone = {}, through = {} }
   for _ = 1, 3 do
-    local alone, through = client(ports[1]), client(port)
-    assert(alone.failed == 0 and through.failed == 0, "requests failed")
-    added50 = math.min(added50, (through.latency_p50_us - alone.latency_p50_us) / 1000)
-    added99 = math.min(added99, (through.latency_p99_us - alone.latency_p99_us) / 1000)
+    for way, to in pairs { alone = ports[1], through = port } do
+      local measured = client(to)
+      assert(measured.failed == 0, "requests failed")
+      for _, quantile in ipairs { "p50", "p99" } do
+        local ms = measured["latency_" .. quantile .. "_us"] / 1000
+        best_ms[way][quantile] = math.min(best_ms[way][quantile] or math.huge, ms)
+      end
+    end
   end
-  bench.figure("big", "added_p50_ms", added50, "ms")
-  bench.figure("big", "added_p99_ms", added99, "ms")
+  for _, quantile in ipairs { "p50", "p99" } do
+    local added = best_ms.through[quantile] - best_ms.alone[quantile]
+    bench.figure("big", "added_" .. quantile .. "_ms", added, "ms")
+  end
 end)
