@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "options.h"
+#include "profile_option.h"
 #include "replica_host.h"
 
 #define REPLICAS_MAX 256
@@ -56,7 +57,8 @@ static struct {
 };
 
 static const struct kvr_option options[] = {
-    KVR_OPTION_TEXT("profile", "NAME", &s.profile, "the engine that is emulated (simple)"),
+    KVR_OPTION_TEXT("profile", "NAME", &s.profile,
+                    "the engine that is emulated, by name or by its file (simple)"),
     KVR_OPTION_TEXT("host", "ADDRESS", &s.host, "listen there (127.0.0.1)"),
     KVR_OPTION_COUNT("port", "N", &s.port, 0, 65535,
                      "of the first replica, the others follow; 0: any free (8000)"),
@@ -108,30 +110,17 @@ static const struct kvr_option options[] = {
     {0},
 };
 
-static int refuse_profile(const struct kvr_usage *usage)
-{
-    char names[256];
-    size_t len = 0;
-    const struct kvr_profile *profile;
-    for (size_t i = 0; (profile = kvr_profile_at(i)) && len < sizeof names; i++)
-        len +=
-            (size_t)snprintf(names + len, sizeof names - len, "%s%s", i ? ", " : "", profile->name);
-    return kvr_usage_error(usage, "there is no profile \"%s\"; there are %s", s.profile, names);
-}
-
 static int settle_profile(const struct kvr_usage *usage, struct kvr_profile *profile)
 {
-    const struct kvr_profile *found = kvr_profile_find(kvr_slice_of(s.profile));
-    if (!found)
-        return refuse_profile(usage);
-    *profile = *found;
+    struct kvr_error error = {0};
+    if (kvr_profile_option(s.profile, profile, &error))
+        return kvr_usage_error(usage, "%s", error.text);
     if (s.max_model_len)
         profile->max_model_len = (uint32_t)s.max_model_len;
     if (s.blocks)
         profile->blocks = (uint32_t)s.blocks;
     if (s.max_num_seqs)
         profile->max_num_seqs = (uint32_t)s.max_num_seqs;
-    struct kvr_error error;
     if (kvr_profile_check(profile, &error))
         return kvr_usage_error(usage, "%s", error.text);
     return KVR_OPTIONS_GO_ON;

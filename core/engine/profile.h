@@ -1,9 +1,9 @@
 /* What an emulated engine is: the constants of one model on one machine. Plain numbers, so that a
- * profile can come from this table, from a file or from a fit, and be copied as a value.
+ * profile can be built in, come from a file or from a fit, and be copied as a value.
  *
  * Times are milliseconds and lengths tokens, as engines publish them; the engine turns them into
- * integers once, when it starts. The published figures behind each built-in profile stand beside it
- * in profile.c. */
+ * integers once, when it starts. The built-in profiles are the files of profiles/, compiled in; a
+ * user's own has the same form (profile_text.h). */
 #ifndef KVR_PROFILE_H
 #define KVR_PROFILE_H
 

@@ -12,6 +12,7 @@
 #include "kvr_config_lines_lua.h"
 #include "kvr_config_lua.h"
 #include "kvr_config_schema_lua.h"
+#include "kvr_profile_schema_lua.h"
 #include "memory.h"
 
 #define MEMORY_MAX       (64u << 20)
@@ -165,6 +166,8 @@ static const struct schema router_schema = {kvr_config_schema_lua,
                                             sizeof kvr_config_schema_lua - 1};
 static const struct schema client_schema = {kvr_client_schema_lua,
                                             sizeof kvr_client_schema_lua - 1};
+static const struct schema profile_schema = {kvr_profile_schema_lua,
+                                             sizeof kvr_profile_schema_lua - 1};
 
 static int on_start(lua_State *L)
 {
@@ -282,6 +285,12 @@ struct kvr_config *kvr_config_read_clients(const char *path, struct kvr_slice te
                                            struct kvr_error *error)
 {
     return read(&client_schema, path, text, error);
+}
+
+struct kvr_config *kvr_config_read_profile(const char *path, struct kvr_slice text,
+                                           struct kvr_error *error)
+{
+    return read(&profile_schema, path, text, error);
 }
 
 int kvr_config_set(struct kvr_config *config, const char *name, struct kvr_slice value,

@@ -27,6 +27,9 @@ struct kvr_config *kvr_config_read(const char *path, struct kvr_slice text,
 /* The same of a file of client keys, whose shape is client_schema.lua. */
 struct kvr_config *kvr_config_read_clients(const char *path, struct kvr_slice text,
                                            struct kvr_error *error);
+/* And of an emulated engine's profile, whose shape is profile_schema.lua. */
+struct kvr_config *kvr_config_read_profile(const char *path, struct kvr_slice text,
+                                           struct kvr_error *error);
 /* NULL is allowed. */
 void kvr_config_destroy(struct kvr_config *config);
 

@@ -25,6 +25,20 @@ local function run(...)
   return code, stdout, stderr
 end
 
+local written = {}
+
+-- A profile file with this text.
+local function profile_file(text)
+  local name = os.tmpname()
+  os.remove(name)
+  local path = name .. ".lua"
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  written[#written + 1] = path
+  return path
+end
+
 describe("the emulated replica over HTTP", function()
   after_each(Emulator.finish)
 
@@ -102,6 +116,9 @@ end)
 
 describe("the command line", function()
   after_each(Emulator.finish)
+  teardown(function()
+    for _, path in ipairs(written) do os.remove(path) end
+  end)
 
   it("explains itself", function()
     local code, out = run("--help")
@@ -130,7 +147,10 @@ describe("the command line", function()
       { { "replica", "--flavour", "x" }, "--flavour is one of vllm, sglang, llamacpp" },
       { { "replica", "--nothing" }, "there is no option --nothing" },
       { { "replica", "more" }, '"more" is one argument too many' },
-      { { "replica", "--profile", "x" }, "there are simple, " },
+      { { "replica", "--profile", "x" }, "there are h100-8b-bf16" },
+      { { "replica", "--profile", "./x.lua" }, "./x.lua" },
+      { { "replica", "--profile", profile_file("blocks = 0\n") },
+        ":1: blocks: must be an integer between 1 and 100000000, got 0" },
       { { "replica", "--fault", "x" }, 'no fault is called "x"' },
       { { "fleet", "--port-base", "65530", "--replicas", "10" }, "do not fit above port 65530" },
       { { "replica", "--host", "nowhere" }, "is not a numeric address" },
@@ -140,6 +160,27 @@ describe("the command line", function()
       assert.equal("", out)
       assert.is_truthy(err:find(case[2], 1, true), err)
     end
+  end)
+
+  it("takes a profile of one's own", function()
+    local path = profile_file([[
+name = "mine"
+step_floor_ms = 5
+prefill_token_ms = 0.01
+bytes_per_token = 2
+blocks = 100
+max_num_batched_tokens = 512
+max_num_seqs = 4
+max_model_len = 1600
+]])
+    start("--profile", path)
+    local client = connect()
+    local answer = client:request({ path = "/v1/completions",
+      body = { prompt = ("x"):rep(200), max_tokens = 3 } })
+    assert.equal("mine", answer:json().model)
+    assert.equal(100, answer:json().usage.prompt_tokens)
+    assert.is_truthy(client:request({ path = "/metrics" }):body():find('num_gpu_blocks="100"',
+      1, true))
   end)
 
   it("exits with 1 when it cannot do what it was asked", function()

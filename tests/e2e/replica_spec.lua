@@ -332,7 +332,7 @@ for i = 1, 8 do
 assert.is_true(answer.usage.completion_tokens < 32)
     end
     assert.equal(8, stops)    assert.is_true(different > 4)
-local full = post("/v1/completions", { prompt = "p1", max_tokens = 32, ignore_eos = true }):json()
+    local full = post("/v1/completions", { prompt = "p1", max_tokens = 32, ignore_eos = true }):json()
     assert.equal("length", full.choices[1].finish_reason)
     assert.equal(32, full.usage.completion_tokens)
     local least = post("/v1/completions",
@@ -344,10 +344,11 @@ local full = post("/v1/completions", { prompt = "p1", max_tokens = 32, ignore_eo
     start()
     post("/v1/completions", { prompt = ("x"):rep(100), max_tokens = 4 })
     post("/v1/completions", { prompt = ("x"):rep(100), max_tokens = 4 })
-    local page = get("/metrics"):body()    local function value(name)
+    local page = get("/metrics"):body()
+    local function value(name)
       return tonumber(page:match("\n" .. name:gsub("[{}\"+.]", "%%%0") .. " ([%d.e+-]+)\n"))
     end
-local labels = '{engine="0",model_name="m"}'
+    local labels = '{engine="0",model_name="m"}'
     assert.equal(0, value("vllm:num_requests_running" .. labels))
     assert.equal(50, value("vllm:prompt_tokens_total" .. labels))
     assert.equal(16, value("vllm:prefix_cache_hits_total" .. labels))
@@ -414,7 +415,8 @@ local labels = '{engine="0",model_name="m"}'
     client:request({ path = "/health" })
     client:close()
     local first, second = unpack(emulator:log(1))
-    assert.equal("/v1/completions?a=%2F&b", first.target)    assert.equal(#body, first.body_bytes)
+    assert.equal("/v1/completions?a=%2F&b", first.target)
+    assert.equal(#body, first.body_bytes)
     assert.equal(Emulator.xxh64(body), first.body_xxh64)
     local odd = {}
     for _, header in ipairs(first.headers) do

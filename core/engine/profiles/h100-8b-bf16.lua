@@ -1,0 +1,19 @@
+-- Llama 3.1 8B in bf16 on one H100 of 80 GB: a roofline, no measurement.
+name = "h100-8b-bf16"
+step_floor_ms = 7               -- 16 GB of weights over 3.35 TB/s, and the launch of a step
+prefill_step_ms = 2
+prefill_token_ms = 0.025        -- 40,000 tokens/s: twice the parameters over half the peak
+prefill_context_ms = 6.0e-7
+decode_seq_ms = 0.06
+decode_context_ms = 2.2e-5      -- 128 KiB a token over the bandwidth, less than ideal
+jitter = 0.02
+overhead_ms = 15
+startup_ms = 40000
+bytes_per_token = 4
+blocks = 27500                  -- an estimate: 54 GB beside the weights, 128 KiB a token
+max_num_batched_tokens = 8192   -- vLLM's default for 70 GB and more
+max_num_seqs = 256
+max_model_len = 131072
+chat_head_tokens = 28
+chat_system_head_tokens = 10
+replicas = 30

@@ -1,0 +1,19 @@
+-- A 32B model in bf16 on two H100: a roofline, no measurement.
+name = "h100x2-32b-bf16"
+step_floor_ms = 20              -- 32 GB of weights a GPU over 3.35 TB/s, two all-reduces a layer
+prefill_step_ms = 3
+prefill_token_ms = 0.07         -- twice the parameters over half the peak
+prefill_context_ms = 1.6e-6
+decode_seq_ms = 0.12
+decode_context_ms = 5.6e-5      -- 256 KiB a token over the bandwidth
+jitter = 0.02
+overhead_ms = 20
+startup_ms = 60000
+bytes_per_token = 4
+blocks = 18000                  -- an estimate from the memory beside the weights
+max_num_batched_tokens = 8192   -- vLLM's default for 70 GB and more
+max_num_seqs = 256
+max_model_len = 131072
+chat_head_tokens = 28
+chat_system_head_tokens = 10
+replicas = 30

@@ -1,0 +1,20 @@
+-- A second opinion on rtx3090-8b-awq: the roofline form, from weights and bandwidths.
+name = "rtx3090-8b-int4-nim"
+form = "roofline"
+step_floor_ms = 1.3
+weights_ms = 6.3                -- 4.8 GB (4-bit body, 16-bit output layer) over 0.81 x 936 GB/s
+prefill_token_ms = 0.25         -- 14 GFLOP a token at 56 TFLOP/s
+prefill_context_ms = 1.05e-5    -- 4 x layers x width FLOP a token and token of context
+decode_seq_ms = 0.03
+decode_context_ms = 1.87e-4     -- 128 KiB a token over the bandwidth
+jitter = 0.03
+overhead_ms = 13.5
+startup_ms = 40000
+bytes_per_token = 1.59
+blocks = 7000
+max_num_batched_tokens = 2048
+max_num_seqs = 256
+max_model_len = 8192
+chat_head_tokens = 28
+chat_system_head_tokens = 10
+replicas = 5
