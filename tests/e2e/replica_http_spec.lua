@@ -27,6 +27,17 @@ end
 
 local written = {}
 
+local mine = [[
+name = "mine"
+step_floor_ms = 5
+prefill_token_ms = 0.01
+bytes_per_token = 2
+blocks = 100
+max_num_batched_tokens = 512
+max_num_seqs = 4
+max_model_len = 1600
+]]
+
 -- A profile file with this text.
 local function profile_file(text)
   local name = os.tmpname()
@@ -149,8 +160,8 @@ describe("the command line", function()
       { { "replica", "more" }, '"more" is one argument too many' },
       { { "replica", "--profile", "x" }, "there are h100-8b-bf16" },
       { { "replica", "--profile", "./x.lua" }, "./x.lua" },
-      { { "replica", "--profile", profile_file("blocks = 0\n") },
-        ":1: blocks: must be an integer between 1 and 100000000, got 0" },
+      { { "replica", "--profile", profile_file(mine .. "blocks = 0\n") },
+        ":9: blocks: must be an integer between 1 and 100000000, got 0" },
       { { "replica", "--fault", "x" }, 'no fault is called "x"' },
       { { "fleet", "--port-base", "65530", "--replicas", "10" }, "do not fit above port 65530" },
       { { "replica", "--host", "nowhere" }, "is not a numeric address" },
@@ -163,16 +174,7 @@ describe("the command line", function()
   end)
 
   it("takes a profile of one's own", function()
-    local path = profile_file([[
-name = "mine"
-step_floor_ms = 5
-prefill_token_ms = 0.01
-bytes_per_token = 2
-blocks = 100
-max_num_batched_tokens = 512
-max_num_seqs = 4
-max_model_len = 1600
-]])
+    local path = profile_file(mine)
     start("--profile", path)
     local client = connect()
     local answer = client:request({ path = "/v1/completions",

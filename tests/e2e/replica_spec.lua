@@ -332,7 +332,8 @@ for i = 1, 8 do
 assert.is_true(answer.usage.completion_tokens < 32)
     end
     assert.equal(8, stops)    assert.is_true(different > 4)
-    local full = post("/v1/completions", { prompt = "p1", max_tokens = 32, ignore_eos = true }):json()
+    local full = post("/v1/completions",
+      { prompt = "p1", max_tokens = 32, ignore_eos = true }):json()
     assert.equal("length", full.choices[1].finish_reason)
     assert.equal(32, full.usage.completion_tokens)
     local least = post("/v1/completions",
