@@ -26,6 +26,8 @@ struct kvr_emu_choice {
     uint32_t prompt_tokens; /* of its prompt */
     uint32_t cached_tokens;
     uint32_t output_tokens;        /* how many it will have */
+    uint32_t max_tokens;           /* how many it may have */
+    uint32_t siblings;             /* outputs of its prompt: n */
     uint32_t tokens;               /* so far */
     size_t bytes;                  /* of text so far */
     enum kvr_finish_reason reason; /* once finished */

@@ -151,6 +151,8 @@ static void settle_choice(struct kvr_emu_call *call, const struct kvr_emu_ask *a
         length.stopped = length.tokens < most;
     }
     choice->output_tokens = length.tokens;
+    choice->max_tokens = most;
+    choice->siblings = ask->n;
     kvr_live_request_init(&job->live);
     job->call = call;
     job->live.engine.prompt_tokens = choice->prompt_tokens;

@@ -9,6 +9,9 @@ static const double inter_token_bounds[] = {.01, .025, .05, .075, .1,  .15, .2, 
                                             .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
 static const double request_bounds[] = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                         30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+static const double output_bounds[] = {1, 2, 5, 10, 20};
+static const double step_bounds[] = {1,   8,    16,   32,   64,   128,  256,
+                                     512, 1024, 2048, 4096, 8192, 16384};
 
 const char *const kvr_emu_handlers[KVR_EMU_HANDLERS] = {"/v1/chat/completions",
                                                         "/v1/completions",
@@ -76,6 +79,10 @@ void kvr_emu_metrics_init(struct kvr_emu_metrics *metrics, uint32_t max_model_le
     INIT(&metrics->decode, request_bounds);
     init_tokens(&metrics->prompt_tokens, max_model_len);
     init_tokens(&metrics->generation_tokens, max_model_len);
+    init_tokens(&metrics->computed_tokens, max_model_len);
+    init_tokens(&metrics->max_tokens, max_model_len);
+    INIT(&metrics->outputs, output_bounds);
+    INIT(&metrics->step_tokens, step_bounds);
     metrics->before = *before;
     metrics->started_s = now_s;
 }
@@ -83,6 +90,12 @@ void kvr_emu_metrics_init(struct kvr_emu_metrics *metrics, uint32_t max_model_le
 void kvr_emu_metrics_token(struct kvr_emu_metrics *metrics, const struct kvr_emu_choice *choice,
                            uint64_t time_ns)
 {
+    if (time_ns != metrics->step_ns && metrics->step_tokens_so_far) {
+        observe(&metrics->step_tokens, (double)metrics->step_tokens_so_far);
+        metrics->step_tokens_so_far = 0;
+    }
+    metrics->step_ns = time_ns;
+    metrics->step_tokens_so_far += 1 + (choice->started ? 0 : choice->prompt_tokens);
     if (choice->started) {
         observe(&metrics->inter_token, kvr_emu_seconds(choice->last_token_ns, time_ns));
         return;
@@ -102,6 +115,9 @@ void kvr_emu_metrics_finished(struct kvr_emu_metrics *metrics, const struct kvr_
     observe(&metrics->decode, decode);
     observe(&metrics->prompt_tokens, choice->prompt_tokens);
     observe(&metrics->generation_tokens, choice->tokens);
+    observe(&metrics->computed_tokens, choice->prompt_tokens - choice->cached_tokens);
+    observe(&metrics->max_tokens, choice->max_tokens);
+    observe(&metrics->outputs, choice->siblings);
     if (choice->tokens > 1)
         observe(&metrics->per_token, decode / (choice->tokens - 1));
 }

@@ -35,10 +35,16 @@ struct kvr_emu_metrics {
     struct kvr_emu_histogram decode;
     struct kvr_emu_histogram prompt_tokens;
     struct kvr_emu_histogram generation_tokens;
-    uint64_t http[KVR_EMU_HANDLERS][6]; /* answers by path and status class */
-    struct kvr_engine_counters before;  /* of the engine when this process started */
-    uint64_t started_s;                 /* wall clock */
-    uint64_t tokens_cached_last;        /* SGLang's hit rate is that of the last batch */
+    struct kvr_emu_histogram computed_tokens; /* of the prompt, not from the cache */
+    struct kvr_emu_histogram max_tokens;      /* asked for */
+    struct kvr_emu_histogram outputs;         /* asked for: n */
+    struct kvr_emu_histogram step_tokens;     /* prompts that got ready and tokens made, a step */
+    uint64_t http[KVR_EMU_HANDLERS][6];       /* answers by path and status class */
+    struct kvr_engine_counters before;        /* of the engine when this process started */
+    uint64_t started_s;                       /* wall clock */
+    uint64_t step_ns;                         /* of the step whose tokens are being counted */
+    uint64_t step_tokens_so_far;
+    uint64_t tokens_cached_last; /* SGLang's hit rate is that of the last batch */
     uint64_t tokens_prompt_last;
 };
 

@@ -126,6 +126,10 @@ static void write_vllm_counters(struct writer *writer, const struct kvr_engine_c
     counter(writer, "prefix_cache_queries_total", "Tokens looked up.",
             (double)counters->prefix_queries);
     counter(writer, "prefix_cache_hits_total", "Tokens found.", (double)counters->prefix_hits);
+    counter(writer, "external_prefix_cache_queries_total", "There is no such cache.", 0);
+    counter(writer, "external_prefix_cache_hits_total", "There is no such cache.", 0);
+    counter(writer, "mm_cache_queries_total", "There is no such cache.", 0);
+    counter(writer, "mm_cache_hits_total", "There is no such cache.", 0);
     counter(writer, "num_preemptions_total", "Preemptions.", (double)counters->preemptions);
     counter(writer, "prompt_tokens_total", "Prompt tokens.", prompt);
     counter(writer, "prompt_tokens_cached_total", "Of these, from the cache.", cached);
@@ -156,6 +160,10 @@ static void write_vllm(const struct kvr_emu_metrics *metrics, const struct kvr_e
     sample(writer, "reason", "capacity", gauges.waiting);
     sample(writer, "reason", "deferred", 0);
     gauge(writer, "kv_cache_usage_perc", "KV blocks in use, 1 is all.", gauges.kv_usage);
+    family(writer, "engine_sleep_state", KVR_PROM_GAUGE, "It never sleeps.");
+    sample(writer, "sleep_state", "awake", 1);
+    sample(writer, "sleep_state", "weights_offloaded", 0);
+    sample(writer, "sleep_state", "discard_all", 0);
     write_cache_info(writer, &gauges);
     write_vllm_counters(writer, &counters);
     write_histogram(writer, "time_to_first_token_seconds", "TTFT.", &metrics->first_token);
@@ -170,6 +178,14 @@ static void write_vllm(const struct kvr_emu_metrics *metrics, const struct kvr_e
     write_histogram(writer, "request_prompt_tokens", "Prompt tokens.", &metrics->prompt_tokens);
     write_histogram(writer, "request_generation_tokens", "Tokens generated.",
                     &metrics->generation_tokens);
+    write_histogram(writer, "request_prefill_kv_computed_tokens", "Prompt tokens not cached.",
+                    &metrics->computed_tokens);
+    write_histogram(writer, "request_params_max_tokens", "Tokens asked for.", &metrics->max_tokens);
+    write_histogram(writer, "request_params_n", "Outputs asked for.", &metrics->outputs);
+    /* Outputs are requests of their own here: the longest of each is its own length. */
+    write_histogram(writer, "request_max_num_generation_tokens", "Of the longest output.",
+                    &metrics->generation_tokens);
+    write_histogram(writer, "iteration_tokens_total", "Tokens of a step.", &metrics->step_tokens);
 }
 
 static double share(uint64_t part, uint64_t whole)

@@ -323,15 +323,17 @@ describe("the emulated replica", function()
   end)
 
   it("stops early by seed, unless told to ignore that", function()
-    start("--early-stops", "1")    local stops, lengths, different = 0, {}, 0
-for i = 1, 8 do
+    start("--early-stops", "1")
+    local stops, lengths, different = 0, {}, 0
+    for i = 1, 8 do
       local answer = post("/v1/completions", { prompt = "p" .. i, max_tokens = 32 }):json()
       if answer.choices[1].finish_reason == "stop" then stops = stops + 1 end
       local length = answer.usage.completion_tokens
       if not lengths[length] then lengths[length], different = true, different + 1 end
-assert.is_true(answer.usage.completion_tokens < 32)
+      assert.is_true(answer.usage.completion_tokens < 32)
     end
-    assert.equal(8, stops)    assert.is_true(different > 4)
+    assert.equal(8, stops)
+    assert.is_true(different > 4)
     local full = post("/v1/completions",
       { prompt = "p1", max_tokens = 32, ignore_eos = true }):json()
     assert.equal("length", full.choices[1].finish_reason)
@@ -357,6 +359,12 @@ assert.is_true(answer.usage.completion_tokens < 32)
     assert.equal(2, value("vllm:time_to_first_token_seconds_bucket" ..
       '{engine="0",model_name="m",le="+Inf"}'))
     assert.equal(6, value("vllm:inter_token_latency_seconds_count" .. labels))
+    assert.equal(2, value("vllm:request_params_n_count" .. labels))
+    assert.equal(8, value("vllm:request_params_max_tokens_sum" .. labels))
+    assert.equal(34, value("vllm:request_prefill_kv_computed_tokens_sum" .. labels))
+    -- Each step's prompt and tokens: 26, 1, 1, 1 of both; the latest is still being counted.
+    assert.equal(57, value("vllm:iteration_tokens_total_sum" .. labels))
+    assert.equal(7, value("vllm:iteration_tokens_total_count" .. labels))
     assert.equal(2, value('http_requests_total{handler="/v1/completions",status="2xx"}'))
     assert.is_truthy(page:find('block_size="16"', 1, true))
   end)
