@@ -11,6 +11,7 @@
 #include "check.h"
 #include "command.h"
 #include "memory.h"
+#include "signals.h"
 
 struct host {
     uv_loop_t uv;
@@ -20,24 +21,24 @@ struct host {
     uint32_t servers_len;
     struct kvr_listener control;
     bool has_control;
-    uv_signal_t signals[2];
+    bool stopping;
 };
 
 static void stop(struct host *host)
 {
+    host->stopping = true;
+    kvr_signals_leave();
     for (uint32_t i = 0; i < host->servers_len; i++)
         kvr_replica_server_stop(host->servers[i]);
     if (host->has_control)
         kvr_listener_close(&host->control);
-    for (int i = 0; i < 2; i++)
-        uv_close((uv_handle_t *)&host->signals[i], NULL);
 }
 
-static void on_signal(uv_signal_t *signal, int number)
+static void on_end_signal(void *context, int number)
 {
     (void)number;
-    struct host *host = signal->data;
-    if (!uv_is_closing((uv_handle_t *)signal))
+    struct host *host = context;
+    if (!host->stopping)
         stop(host);
 }
 
@@ -132,17 +133,6 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static void watch_signals(struct host *host)
-{
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < 2; i++) {
-        KVR_CHECK(uv_signal_init(&host->uv, &host->signals[i]) == 0);
-        host->signals[i].data = host;
-        KVR_CHECK(uv_signal_start(&host->signals[i], on_signal, numbers[i]) == 0);
-    }
-}
-
 static void tear_down(struct host *host)
 {
     for (uint32_t i = 0; i < host->servers_len; i++) {
@@ -153,12 +143,12 @@ static void tear_down(struct host *host)
     kvr_emu_log_deinit(&host->log);
     kvr_loop_deinit(&host->loop);
     uv_run(&host->uv, UV_RUN_NOWAIT);
-    KVR_CHECK(uv_loop_close(&host->uv) == 0);
+    KVR_CHECK(!uv_loop_alive(&host->uv));
 }
 
 int kvr_replica_host_run(const struct kvr_replica_host_options *options)
 {
-    struct host host = {0};
+    static struct host host; /* outlives this call: see signals.h */
     struct kvr_error error = {0};
     if (kvr_emu_log_init(&host.log, options->log, options->log_lines, &error)) {
         fprintf(stderr, "kvroute: %s\n", error.text);
@@ -167,7 +157,8 @@ int kvr_replica_host_run(const struct kvr_replica_host_options *options)
     raise_descriptor_limit();
     KVR_CHECK(uv_loop_init(&host.uv) == 0);
     kvr_loop_init(&host.loop, &host.uv);
-    watch_signals(&host);
+    signal(SIGPIPE, SIG_IGN);
+    kvr_signals_watch(&host.uv, &(struct kvr_signals_handler){&host, on_end_signal, NULL});
     int code = start(options, &host, &error);
     if (code) {
         fprintf(stderr, "kvroute: %s\n", error.text);

@@ -17,16 +17,17 @@
 #include "memory.h"
 #include "options.h"
 #include "serve_options.h"
+#include "signals.h"
 
 struct server {
     struct kvr_loop loop;
     struct kvr_ingress ingress;
     struct kvr_admin admin;
-    uv_signal_t signals[3];
     uv_timer_t deadline; /* while draining: looks whether all streams have ended */
     uint64_t drain_ns;
     uint64_t drain_began_ns;
     bool draining;
+    bool closing;
     bool closed;
 };
 
@@ -35,16 +36,13 @@ static void on_closed(void *context)
     struct server *server = context;
     server->closed = true;
     uv_close((uv_handle_t *)&server->deadline, NULL);
-    for (size_t i = 0; i < sizeof server->signals / sizeof server->signals[0]; i++) {
-        int number = server->signals[i].signum;
-        uv_close((uv_handle_t *)&server->signals[i], NULL);
-        signal(number, SIG_IGN); /* one more must not end what is nearly over */
-    }
+    kvr_signals_leave();
     kvr_loop_deinit(&server->loop);
 }
 
 static void close_all(struct server *server)
 {
+    server->closing = true;
     uv_timer_stop(&server->deadline);
     uint32_t open = kvr_ingress_open(&server->ingress);
     if (open)
@@ -61,9 +59,9 @@ static void on_deadline(uv_timer_t *timer)
         close_all(server);
 }
 
-static void on_end_signal(uv_signal_t *handle, int number)
+static void on_end_signal(void *context, int number)
 {
-    struct server *server = handle->data;
+    struct server *server = context;
     if (server->draining) {
         server->drain_ns = 0;
         return;
@@ -76,10 +74,11 @@ static void on_end_signal(uv_signal_t *handle, int number)
     uv_timer_start(&server->deadline, on_deadline, 0, 20);
 }
 
-static void on_hangup(uv_signal_t *handle, int number)
+static void on_hangup(void *context)
 {
-    (void)number;
-    struct server *server = handle->data;
+    struct server *server = context;
+    if (server->closing)
+        return;
     (void)kvr_script_store_reload(&server->ingress.scripts, NULL); /* a refusal is logged there */
     kvr_client_keys_reload(&server->ingress.client_keys);
     if (server->ingress.options.rows.path)
@@ -88,13 +87,8 @@ static void on_hangup(uv_signal_t *handle, int number)
 
 static void watch_signals(struct server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        uv_signal_t *handle = &server->signals[i];
-        KVR_CHECK(uv_signal_init(server->loop.uv, handle) == 0);
-        handle->data = server;
-        uv_signal_start(handle, numbers[i] == SIGHUP ? on_hangup : on_end_signal, numbers[i]);
-    }
+    const struct kvr_signals_handler handler = {server, on_end_signal, on_hangup};
+    kvr_signals_watch(server->loop.uv, &handler);
     KVR_CHECK(uv_timer_init(server->loop.uv, &server->deadline) == 0);
     server->deadline.data = server;
 }

@@ -415,6 +415,13 @@ describe("the emulated replica", function()
     assert.is_truthy(get("/metrics"):body():find('reason="num_queued_reqs"} 1\n', 1, true))
   end)
 
+  it("ends in order also when it is told to again and again", function()
+    start()
+    local nagging = emulator.process:nag()
+    emulator:stop()
+    nagging:wait(5)
+  end)
+
   it("logs what reached it, byte for byte", function()
     start()
     local client = http.connect(emulator.addresses[1])

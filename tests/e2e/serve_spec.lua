@@ -63,10 +63,19 @@ describe("kvroute serve", function()
   end)
 
   it("exits 0 also when it is told to end again and again", function()
-    for _ = 1, 5 do
-      local router = serve({})
-      while router:alive() do router:signal(signal.SIGTERM) end
-      assert.same({ "exited", 0 }, { router:wait(5) })
+    local router = serve({})
+    local nagging = router:nag()
+    assert_ends(router)
+    nagging:wait(5)
+  end)
+
+  it("ends at once when it is told to before it serves", function()
+    for i = 0, 9 do
+      local router = begin({ Fleet.binary, "serve", unpack(ANY) }, folder)
+      loop.sleep(i * 0.002)
+      router:signal(signal.SIGTERM)
+      local how, code = router:wait(5)
+      assert.equal(how == "exited" and 0 or signal.SIGTERM, code)
     end
   end)
 

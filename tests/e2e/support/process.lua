@@ -75,6 +75,19 @@ local function look(self, option)
   return self.ended
 end
 
+---From now on SIGTERM comes with each of these system calls of its main thread: those that set up
+---and give up what a signal does, and those of a process's last steps. Not the ones that a handler
+---makes, which would never get done.
+function Process:nag()
+  local calls = "rt_sigaction,rt_sigprocmask,close,munmap,exit_group"
+  local path = self.err .. ".strace"
+  local nagging = M.start({ "strace", "-p", tostring(self.pid), "-o", "/dev/null", "-e",
+    "trace=" .. calls, "-e", "inject=" .. calls .. ":signal=SIGTERM" },
+    { out = path, err = path })
+  loop.wait(function() return nagging:stderr():find("attached") end, 5, "strace to attach")
+  return nagging
+end
+
 function Process:alive()
   return not look(self, posix_wait.WNOHANG)
 end
