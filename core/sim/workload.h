@@ -35,7 +35,7 @@
 
 enum kvr_workload_kind { KVR_WORKLOAD_SESSIONS, KVR_WORKLOAD_KEYS, KVR_WORKLOAD_LIST };
 
-enum kvr_arrivals {
+enum kvr_arrival_kind {
     KVR_ARRIVALS_CLOSED,
     KVR_ARRIVALS_RATE,      /* at `rate` a second, with gaps of variation `gap_cv` */
     KVR_ARRIVALS_TIMES,     /* at the times of the list, or at those in `times_ms` */
@@ -49,7 +49,6 @@ struct kvr_piece {
     uint32_t bytes;    /* of that text, from its start */
     uint8_t speaker;   /* enum kvr_speaker */
     uint8_t continues; /* 1: goes on in the message of the piece before, which has that speaker */
-    uint16_t reserved; /* 0 */
 };
 
 /* One request. Everything below `output_tokens` is for the engine alone: no policy may see it. */
@@ -81,7 +80,7 @@ struct kvr_workload_options {
     uint64_t seed;
     uint64_t epoch;         /* of the text alone: not of who asks what when */
     uint32_t kind;          /* enum kvr_workload_kind */
-    uint32_t arrivals;      /* enum kvr_arrivals */
+    uint32_t arrivals;      /* enum kvr_arrival_kind */
     double bytes_per_token; /* of the profile, for lengths that are given in tokens */
 
     /* CLOSED */
@@ -100,10 +99,9 @@ struct kvr_workload_options {
 
     /* TIMES and BOOTSTRAP: due times. Borrowed until create returns */
     const double *times_ms;
-    uint64_t times_len; /* 0: those of the list */
-    double time_scale;  /* 1: stretches all gaps; of BOOTSTRAP `rate` > 0 sets it instead */
-    uint32_t block_len; /* BOOTSTRAP: successive gaps drawn together; 0: cube root of all */
-    uint32_t reserved;
+    uint64_t times_len;    /* 0: those of the list */
+    double time_scale;     /* 1: stretches all gaps; of BOOTSTRAP `rate` > 0 sets it instead */
+    uint32_t block_len;    /* BOOTSTRAP: successive gaps drawn together; 0: cube root of all */
     uint64_t arrivals_max; /* 0: no end; of TIMES one for each time */
 
     /* SESSIONS. Bytes are of text; four bytes were meant to be a token */
@@ -120,6 +118,7 @@ struct kvr_workload_options {
     uint32_t branch_families; /* 8 */
     uint32_t branch_turns;    /* 1: so many turns are the family's */
     uint32_t max_tokens;      /* 64 */
+    double early_share;       /* 0.2: so many answers stop by themselves, uniform in 1 .. max - 1 */
 
     /* KEYS. Lengths in tokens */
     uint32_t keys;          /* 128 */
@@ -139,9 +138,8 @@ struct kvr_workload_options {
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */
 
-    /* all but LIST */
-    uint32_t request_cap; /* 0: none; users send no more than so many turns each */
-    double early_share;   /* 0.2: so many answers stop by themselves, uniform in 1 .. max - 1 */
+    /* CLOSED, all but LIST */
+    uint64_t turns_max; /* 0: none; a user sends no more than so many */
 };
 
 struct kvr_workload;
@@ -170,8 +168,9 @@ KVR_EXPORT void kvr_workload_destroy(struct kvr_workload *workload);
 KVR_EXPORT int kvr_workload_add(struct kvr_workload *workload,
                                 const struct kvr_list_request *request) KVR_MUST_USE;
 
-/* Every option that the requests depend on, as "sessions(n=307 skew=0 ...)". */
-KVR_EXPORT const char *kvr_workload_name(const struct kvr_workload *workload);
+/* Every option that the requests depend on, as "sessions(n=307,skew=0,...)+closed(users=32,...)".
+ * Lists and times are named by their hash. Valid until the next call. */
+KVR_EXPORT const char *kvr_workload_name(struct kvr_workload *workload);
 /* What is in force, with what was derived filled in (sessions, keys, users). */
 KVR_EXPORT const struct kvr_workload_options *
 kvr_workload_options(const struct kvr_workload *workload);

@@ -1,0 +1,63 @@
+/* Independent requests about a key: the part of workload.h about KEYS. */
+#include <math.h>
+
+#include "real.h"
+#include "workload_parts.h"
+
+/* Bytes that make so many tokens. */
+static uint32_t bytes_of(const struct kvr_workload_options *o, double tokens)
+{
+    return tokens > 0 ? (uint32_t)(tokens * o->bytes_per_token) : 0;
+}
+
+/* One more piece of the message of `speaker`. */
+static void add(struct kvr_workload *workload, struct kvr_workload_request *request, uint64_t id,
+                uint32_t bytes, enum kvr_speaker speaker)
+{
+    if (bytes == 0)
+        return;
+    struct kvr_piece *piece = &workload->pieces[request->pieces_len++];
+    *piece = (struct kvr_piece){.id = id, .bytes = bytes, .speaker = (uint8_t)speaker};
+    piece->continues = request->pieces_len > 1 && piece[-1].speaker == (uint8_t)speaker;
+    request->prompt_bytes += bytes;
+}
+
+static void draw_output(const struct kvr_workload_options *o, uint64_t user, uint64_t turn,
+                        struct kvr_workload_request *request)
+{
+    request->max_tokens = request->output_tokens = o->output_tokens;
+    if (!(o->output_cv > 0))
+        return;
+    double variance = kvr_real_log(1 + o->output_cv * o->output_cv);
+    double normal = kvr_real_normal(kvr_draw(o->seed, KVR_FOR_OUTPUT, user, turn));
+    double tokens = o->output_tokens * kvr_real_exp(sqrt(variance) * normal - variance / 2);
+    request->max_tokens = o->output_max;
+    request->output_tokens = tokens < 1               ? 1
+                             : tokens > o->output_max ? o->output_max
+                                                      : (uint32_t)(tokens + 0.5);
+    request->stops = request->output_tokens < o->output_max;
+}
+
+bool kvr_keys_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
+                   struct kvr_workload_request *request)
+{
+    const struct kvr_workload_options *o = &workload->options;
+    double unit = kvr_unit(kvr_draw(o->seed, KVR_FOR_KEY, user, turn));
+    uint64_t key = kvr_popularity_draw(&workload->popularity, unit);
+    uint64_t variant =
+        o->variants ? kvr_draw(o->seed, KVR_FOR_VARIANT, user, turn) % o->variants : 0;
+    double length = kvr_unit(kvr_draw(o->seed, KVR_FOR_LENGTH, user, turn));
+    double unique = o->unique_tokens * (1 - o->unique_spread + 2 * o->unique_spread * length);
+    request->session = key + 1;
+    request->session_turn = 1;
+    add(workload, request, kvr_text_id(workload, KVR_TEXT_TEMPLATE, 0, 0),
+        bytes_of(o, o->template_tokens), KVR_SYSTEM);
+    add(workload, request, kvr_text_id(workload, KVR_TEXT_CONTEXT, key, 0),
+        bytes_of(o, o->context_tokens), KVR_USER);
+    add(workload, request, kvr_text_id(workload, KVR_TEXT_VARIANT, key, variant),
+        bytes_of(o, o->variant_tokens), KVR_USER);
+    add(workload, request, kvr_text_id(workload, KVR_TEXT_UNIQUE, user, turn), bytes_of(o, unique),
+        KVR_USER);
+    draw_output(o, user, turn, request);
+    return request->pieces_len > 0;
+}
