@@ -3,6 +3,7 @@ local cjson = require("cjson")
 local Emulator = require("e2e.support.emulator")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
 local sse = require("e2e.support.sse")
 
 local emulator
@@ -416,7 +417,7 @@ describe("the emulated replica", function()
   end)
 
   it("ends in order also when it is told to again and again", function()
-    start()
+    emulator = Emulator.start({ env = process.TRACED })
     local nagging = emulator.process:nag()
     emulator:stop()
     nagging:wait(5)

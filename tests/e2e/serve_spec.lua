@@ -10,21 +10,22 @@ local signal = require("posix.signal")
 local folder
 local runs
 
-local function begin(argv, directory)
+local function begin(argv, directory, env)
   runs = runs + 1
   local path = ("%s/run.%d"):format(folder, runs)
-  return process.start(argv, { out = path .. ".out", err = path .. ".err", directory = directory })
+  return process.start(argv, { out = path .. ".out", err = path .. ".err", directory = directory,
+    env = env })
 end
 
 local ANY = { "-l", "127.0.0.1:0", "-s", "admin.listen=127.0.0.1:0" }
 
 -- Starts serve with these arguments behind those for free ports; nil, and its output, if it ends.
-local function serve(arguments, directory, binary)
+local function serve(arguments, directory, binary, env)
   local argv = { binary or Fleet.binary, "serve" }
   for _, list in ipairs({ ANY, arguments }) do
     for _, argument in ipairs(list) do argv[#argv + 1] = argument end
   end
-  local router = begin(argv, directory or folder)
+  local router = begin(argv, directory or folder, env)
   loop.wait(function()
     return router:stdout():find(" admin ", 1, true) or not router:alive()
   end, 5, "serve to start or to fail")
@@ -63,7 +64,7 @@ describe("kvroute serve", function()
   end)
 
   it("exits 0 also when it is told to end again and again", function()
-    local router = serve({})
+    local router = serve({}, nil, nil, process.TRACED)
     local nagging = router:nag()
     assert_ends(router)
     nagging:wait(5)

@@ -29,7 +29,8 @@ local running = {}
 M.build = os.getenv("KVR_BUILD") or unistd.getcwd() .. "/build"
 M.binary = M.build .. "/kvroute"
 
----@param options? table replicas: how many (1); args: further arguments of `kvroute fleet`
+---@param options? table replicas: how many (1); args: further arguments of `kvroute fleet`;
+---  env: variables over those of a test
 function M.start(options)
   options = options or {}
   local folder = assert(stdlib.mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/kvroute-emu-XXXXXX"))
@@ -41,7 +42,7 @@ function M.start(options)
   self.process = process.start(argv, {
     out = folder .. "/out",
     err = folder .. "/err",
-    env = { ASAN_OPTIONS = "detect_leaks=1", UBSAN_OPTIONS = "print_stacktrace=1" },
+    env = options.env or { ASAN_OPTIONS = "detect_leaks=1", UBSAN_OPTIONS = "print_stacktrace=1" },
   })
   self.process:wait_line("(ready)\n", 10)
   for index, address in self.process:stdout():gmatch("replica (%d+) (%S+)\n") do

@@ -15,6 +15,7 @@ ffi.cdef([[
 local PR_SET_PDEATHSIG = 1
 
 local M = {}
+M.TRACED = { ASAN_OPTIONS = "detect_leaks=0" } -- the look for leaks fails under strace
 local Process = {}
 Process.__index = Process
 
@@ -77,7 +78,7 @@ end
 
 ---From now on SIGTERM comes with each of these system calls of its main thread: those that set up
 ---and give up what a signal does, and those of a process's last steps. Not the ones that a handler
----makes, which would never get done.
+---makes, which would never get done. Start it with M.TRACED as its environment.
 function Process:nag()
   local calls = "rt_sigaction,rt_sigprocmask,close,munmap,exit_group"
   local path = self.err .. ".strace"
