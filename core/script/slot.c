@@ -113,31 +113,14 @@ void kvr_slot_refused(struct kvr_slot *slot, const struct kvr_error *error)
 }
 
 static int try_load(struct kvr_slot *slot, const struct kvr_script_source *source,
-                    struct kvr_error *error)
+                    struct kvr_script **next, struct kvr_error *error)
 {
     int rc = kvr_script_check(source, slot->memory_bytes, error);
     if (rc)
-        return refuse(slot, rc, error);
+        return rc;
     struct kvr_vm_options options = kvr_slot_vm_options(slot);
-    struct kvr_script *next = kvr_script_create(source, &options, error);
-    if (!next)
-        return refuse(slot, KVR_E_SCRIPT, error);
-    rc = hand_over(slot, next, error);
-    if (rc) {
-        kvr_script_destroy(next);
-        return refuse(slot, rc, error);
-    }
-    put_in_force(slot, next);
-    return 0;
-}
-
-static int load(struct kvr_slot *slot, const struct kvr_script_source *source,
-                struct kvr_error *error)
-{
-    int rc = try_load(slot, source, error);
-    if (rc && slot->script && is_same(slot->script, source->name, source->path))
-        slot->own_refusals++;
-    return rc;
+    *next = kvr_script_create(source, &options, error);
+    return *next ? hand_over(slot, *next, error) : KVR_E_SCRIPT;
 }
 
 static bool in_force(const struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice text,
@@ -149,53 +132,98 @@ static bool in_force(const struct kvr_slot *slot, struct kvr_slice name, struct 
            kvr_overrides_equal(overrides, &slot->overrides);
 }
 
-/* Takes over `overrides` on success, drops them otherwise. */
-static int load_with(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
-                     struct kvr_slice text, struct kvr_overrides *overrides,
-                     struct kvr_error *error)
+struct kvr_slot_next {
+    struct kvr_script *script; /* NULL: what is in force already */
+    struct kvr_buffer text;
+    struct kvr_overrides overrides;
+};
+
+/* Takes over `overrides`. */
+static struct kvr_slot_next *prepare(struct kvr_slot *slot, struct kvr_slice name,
+                                     struct kvr_slice path, struct kvr_slice text,
+                                     struct kvr_overrides *overrides, struct kvr_error *error)
 {
-    if (in_force(slot, name, text, overrides)) {
-        slot->last_error[0] = '\0';
-        kvr_overrides_deinit(overrides);
-        return 0;
-    }
+    struct kvr_slot_next *next = kvr_alloc_zero(1, sizeof *next);
+    next->overrides = *overrides;
+    if (in_force(slot, name, text, overrides))
+        return next;
     struct kvr_script_source source = {slot->kind,      name, path, text, overrides->list,
                                        overrides->count};
-    int rc = load(slot, &source, error);
+    int rc = try_load(slot, &source, &next->script, error);
     if (rc) {
-        kvr_overrides_deinit(overrides);
-        return rc;
+        error->code = rc;
+        if (slot->script && is_same(slot->script, name, path))
+            slot->own_refusals++;
+        (void)refuse(slot, rc, error);
+        kvr_slot_drop(next);
+        return NULL;
     }
-    struct kvr_buffer copy = {0};
-    kvr_buffer_append_slice(&copy, text); /* `text` may be slot->text itself */
-    kvr_buffer_deinit(&slot->text);
-    slot->text = copy;
-    kvr_overrides_deinit(&slot->overrides);
-    slot->overrides = *overrides;
-    return 0;
+    kvr_buffer_append_slice(&next->text, text);
+    return next;
+}
+
+struct kvr_slot_next *kvr_slot_prepare(struct kvr_slot *slot, struct kvr_slice name,
+                                       struct kvr_slice path, struct kvr_slice text,
+                                       const struct kvr_script_param *params, uint32_t params_count,
+                                       struct kvr_error *error)
+{
+    struct kvr_overrides overrides = {.count = 0};
+    if (kvr_overrides_merge(&overrides, params, params_count, error)) {
+        kvr_overrides_deinit(&overrides);
+        (void)refuse(slot, error->code, error);
+        return NULL;
+    }
+    return prepare(slot, name, path, text, &overrides, error);
+}
+
+void kvr_slot_put(struct kvr_slot *slot, struct kvr_slot_next *next)
+{
+    if (next->script) {
+        put_in_force(slot, next->script);
+        kvr_buffer_deinit(&slot->text);
+        slot->text = next->text;
+        kvr_overrides_deinit(&slot->overrides);
+        slot->overrides = next->overrides;
+        *next = (struct kvr_slot_next){0};
+    }
+    slot->last_error[0] = '\0';
+    kvr_slot_drop(next);
+}
+
+void kvr_slot_drop(struct kvr_slot_next *next)
+{
+    if (next->script)
+        kvr_script_destroy(next->script);
+    kvr_buffer_deinit(&next->text);
+    kvr_overrides_deinit(&next->overrides);
+    kvr_free(next);
+}
+
+const struct kvr_script_info *kvr_slot_next_info(const struct kvr_slot *slot,
+                                                 const struct kvr_slot_next *next)
+{
+    return next->script ? &next->script->info : &slot->script->info;
 }
 
 int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
                   struct kvr_slice text, const struct kvr_script_param *params,
                   uint32_t params_count, struct kvr_error *error)
 {
-    struct kvr_error local;
-    struct kvr_overrides overrides = {.count = 0};
+    struct kvr_error local = {0};
     error = error ? error : &local;
-    int rc = kvr_overrides_merge(&overrides, params, params_count, error);
-    if (rc) {
-        kvr_overrides_deinit(&overrides);
-        return refuse(slot, rc, error);
-    }
-    return load_with(slot, name, path, text, &overrides, error);
+    struct kvr_slot_next *next =
+        kvr_slot_prepare(slot, name, path, text, params, params_count, error);
+    if (!next)
+        return error->code;
+    kvr_slot_put(slot, next);
+    return 0;
 }
 
-/* The names are copied: a load that succeeds frees the info that they stand in. */
 static int load_same(struct kvr_slot *slot, struct kvr_slice text,
                      const struct kvr_script_param *params, uint32_t params_count,
                      struct kvr_error *error)
 {
-    struct kvr_error local;
+    struct kvr_error local = {0};
     struct kvr_overrides overrides = {.count = 0};
     error = error ? error : &local;
     if (!slot->script)
@@ -207,11 +235,13 @@ static int load_same(struct kvr_slot *slot, struct kvr_slice text,
         kvr_overrides_deinit(&overrides);
         return refuse(slot, rc, error);
     }
-    char name[KVR_SCRIPT_NAME_MAX];
-    char path[KVR_SCRIPT_PATH_MAX];
-    memcpy(name, slot->script->info.name, sizeof name);
-    memcpy(path, slot->script->info.path, sizeof path);
-    return load_with(slot, kvr_slice_of(name), kvr_slice_of(path), text, &overrides, error);
+    const struct kvr_script_info *info = &slot->script->info;
+    struct kvr_slot_next *next =
+        prepare(slot, kvr_slice_of(info->name), kvr_slice_of(info->path), text, &overrides, error);
+    if (!next)
+        return error->code;
+    kvr_slot_put(slot, next);
+    return 0;
 }
 
 int kvr_slot_reload(struct kvr_slot *slot, struct kvr_slice text, struct kvr_error *error)

@@ -83,6 +83,7 @@ struct kvr_script_param {
 };
 
 struct kvr_slot;
+struct kvr_slot_next;
 
 /* `picture` is the memory its scripts read; it must outlive the slot. `seed` feeds math.random. */
 KVR_EXPORT struct kvr_slot *kvr_slot_create(enum kvr_script_kind kind, struct kvr_picture *picture,
@@ -100,6 +101,17 @@ KVR_EXPORT void kvr_slot_limit_memory(struct kvr_slot *slot, size_t bytes);
 KVR_EXPORT int kvr_slot_load(struct kvr_slot *slot, struct kvr_slice name, struct kvr_slice path,
                              struct kvr_slice text, const struct kvr_script_param *params,
                              uint32_t params_count, struct kvr_error *error);
+/* The same in two steps, for scripts that come in force together or not at all: prepare does all
+ * that may fail; then put, or drop, before the slot is called again. NULL on failure. */
+KVR_EXPORT struct kvr_slot_next *kvr_slot_prepare(struct kvr_slot *slot, struct kvr_slice name,
+                                                  struct kvr_slice path, struct kvr_slice text,
+                                                  const struct kvr_script_param *params,
+                                                  uint32_t params_count, struct kvr_error *error);
+KVR_EXPORT void kvr_slot_put(struct kvr_slot *slot, struct kvr_slot_next *next);
+KVR_EXPORT void kvr_slot_drop(struct kvr_slot_next *next);
+/* What put will put in force. */
+KVR_EXPORT const struct kvr_script_info *kvr_slot_next_info(const struct kvr_slot *slot,
+                                                            const struct kvr_slot_next *next);
 /* A text that never came here, since its file could not be read: a refusal like any other. */
 KVR_EXPORT void kvr_slot_refused(struct kvr_slot *slot, const struct kvr_error *error);
 /* A new text for what is in force: same name, path and params. What a saved file goes through. */

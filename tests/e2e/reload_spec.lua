@@ -526,6 +526,39 @@ return P
     assert.equal("size=1 word=set", script_of(fleet).params)
   end)
 
+  it("name a policy and its spill rule: both come in force, or neither", function()
+    local text = 'local n = 0\nreturn { api = 1, name = "mine", params = { spill = "" },\n'
+      .. "pick = function() n = n + 1 return kvr.least(), n % 100 < 2 and 'begins' or 'goes_on' end }"
+    local fleet = start(text)
+    local client = fleet:connect()
+    for _ = 1, 5 do client:request(chat_request("Hello")) end
+    assert.equal("goes_on", reason_now(client))
+    local function refused(path, body)
+      local answer = fleet:admin_answer(path, body)
+      local message = check.api_error(answer, 404, "not_found").message
+      assert.is_truthy(message:find("params.spill: there is no spill rule nope", 1, true), message)
+      assert.equal(1, script_of(fleet).generation)
+      assert.equal("mine", script_of(fleet).name)
+      assert.equal('spill=""', script_of(fleet).params)
+      assert.equal("goes_on", reason_now(client)) -- the very same VM
+    end
+    refused("/admin/params", { role = "policy", params = { spill = "nope" } })
+    refused("/admin/policy", { name = "prefix_affinity", params = { spill = "nope" } })
+    -- Not even its file is needed.
+    assert(os.remove(fleet:policy_path("mine")))
+    refused("/admin/policy", { name = "prefix_affinity", params = { spill = "nope" } })
+    -- A saved text that names none is refused as a whole, and the slot says so.
+    Fleet.replace(fleet:policy_path("mine"), (text:gsub('spill = ""', 'spill = "nope"')))
+    loop.wait(function()
+      return script_of(fleet).error ~= cjson.null
+        and script_of(fleet).error:find("params.spill: there is no spill rule nope", 1, true)
+    end, 2, "the refusal")
+    assert.equal("goes_on", reason_now(client))
+    fleet:admin("/admin/policy", { name = "mine", params = { spill = "tokens" } })
+    assert.equal("tokens", script_of(fleet, "spill").name)
+    assert.equal(2, script_of(fleet).generation)
+  end)
+
   it("that are wrong change nothing", function()
     local fleet = Fleet.start({ replicas = 1, script = Replica.answers() })
     local before = script_of(fleet)
