@@ -214,17 +214,27 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void judge(const struct kvr_fit_row *rows, size_t len, const struct kvr_profile *profile,
-                  struct kvr_fit_report *report)
+struct kvr_fit_report kvr_fit_report(double *errors, size_t len)
+{
+    if (len == 0)
+        return (struct kvr_fit_report){0};
+    qsort(errors, len, sizeof *errors, compare);
+    return (struct kvr_fit_report){
+        .median = errors[(len - 1) / 2],
+        .p90 = errors[(len - 1) * 9 / 10],
+        .worst = errors[len - 1],
+    };
+}
+
+static struct kvr_fit_report judge(const struct kvr_fit_row *rows, size_t len,
+                                   const struct kvr_profile *profile)
 {
     double *errors = kvr_alloc(len * sizeof *errors);
     for (size_t i = 0; i < len; i++)
         errors[i] = fabs(kvr_fit_predict(profile, &rows[i]) / rows[i].ms - 1);
-    qsort(errors, len, sizeof *errors, compare);
-    report->median = errors[(len - 1) / 2];
-    report->p90 = errors[(len - 1) * 9 / 10];
-    report->worst = errors[len - 1];
+    struct kvr_fit_report report = kvr_fit_report(errors, len);
     kvr_free(errors);
+    return report;
 }
 
 int kvr_fit(const struct kvr_fit_row *rows, size_t len, enum kvr_step_form form,
@@ -250,6 +260,6 @@ int kvr_fit(const struct kvr_fit_row *rows, size_t len, enum kvr_step_form form,
     profile->form = form;
     write_constants(profile, x);
     if (report)
-        judge(rows, len, profile, report);
+        *report = judge(rows, len, profile);
     return KVR_OK;
 }

@@ -41,6 +41,8 @@ struct kvr_fit_report {
  * positive. */
 int kvr_fit(const struct kvr_fit_row *rows, size_t len, enum kvr_step_form form,
             struct kvr_profile *profile, struct kvr_fit_report *report) KVR_MUST_USE;
+/* Of so many errors, which it sorts; all zero of none. */
+struct kvr_fit_report kvr_fit_report(double *errors, size_t len);
 /* What the profile says of the row, without jitter, ms. */
 double kvr_fit_predict(const struct kvr_profile *profile, const struct kvr_fit_row *row);
 
