@@ -2,8 +2,8 @@
  * (core/router, core/script) and emulated engines (core/engine), the code that also runs behind
  * sockets, joined by a queue of events instead of a network.
  *
- *   client ──network──> router ──router, network──> 80 % of the overhead ──> engine's queue
- *   client <──network── router <─────network──────  20 % of the overhead <── token, end
+ *   client --network--> router --router, network--> 80 % of the overhead --> engine's queue
+ *   client <--network-- router <-----network------  20 % of the overhead <-- token, end
  *
  *   struct kvr_sim_options options;
  *   kvr_sim_defaults(&options);            then change what the question needs
@@ -121,7 +121,7 @@ struct kvr_sim_record {
     uint32_t session;      /* number */
     uint32_t session_turn; /* from 1 */
     uint32_t key;
-    uint32_t prompt_bytes;
+    uint32_t prompt_bytes; /* canonical, as the router counts */
     uint32_t prompt_tokens;
     uint32_t cached_tokens;
     uint32_t output_tokens; /* generated */
@@ -138,6 +138,7 @@ struct kvr_sim_record {
     uint8_t moves;
     uint8_t measured; /* sent in the window */
     uint8_t good;     /* success within both limits */
+    uint8_t fallback; /* decided in C, since no script did */
 };
 
 struct kvr_sim_quantiles {
