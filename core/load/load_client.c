@@ -157,6 +157,13 @@ bool kvr_load_client_start(struct kvr_load_client *client, struct kvr_load_call 
     return true;
 }
 
+void kvr_load_client_drop(struct kvr_load_client *client, struct kvr_load_call *call)
+{
+    reset_call(call, client);
+    call->failure = KVR_LOAD_DROPPED;
+    call->started_ns = call->ended_ns = kvr_loop_now();
+}
+
 void kvr_load_client_cancel(struct kvr_load_client *client)
 {
     while (!kvr_list_empty(&client->calls))

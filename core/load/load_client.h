@@ -64,6 +64,8 @@ void kvr_load_client_close(struct kvr_load_client *client, void *context,
 
 /* False: it failed at once (`call->failure`), and on_done does not come. */
 bool kvr_load_client_start(struct kvr_load_client *client, struct kvr_load_call *call);
+/* Makes a call that is not sent, of `dropped`. */
+void kvr_load_client_drop(struct kvr_load_client *client, struct kvr_load_call *call);
 /* Cuts all calls in flight: on_done comes for each, now, with `cancelled`. */
 void kvr_load_client_cancel(struct kvr_load_client *client);
 
