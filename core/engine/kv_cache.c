@@ -6,7 +6,7 @@
 
 /* Buckets a block, at least: chains stay short, and the array is half the size of the blocks. */
 #define BUCKETS_PER_BLOCK 2u
-/* Hashes that a lookup asks the memory for ahead of where it is. */
+/* How far ahead memory is asked for: a fleet of caches is larger than any processor's. */
 #define PREFETCH_AHEAD 8u
 
 void kvr_kv_cache_init(struct kvr_kv_cache *cache, uint32_t count, bool journal)
@@ -112,8 +112,13 @@ uint32_t kvr_kv_cache_lookup(const struct kvr_kv_cache *cache, const uint64_t *h
     uint32_t free_blocks = 0;
     uint32_t hits = 0;
     for (; hits < count; hits++) {
-        if (hits + PREFETCH_AHEAD < count)
-            __builtin_prefetch(bucket_of(cache, hashes[hits + PREFETCH_AHEAD]));
+        if (hits + 2 * PREFETCH_AHEAD < count)
+            __builtin_prefetch(bucket_of(cache, hashes[hits + 2 * PREFETCH_AHEAD]));
+        if (hits + PREFETCH_AHEAD < count) {
+            uint32_t ahead = *bucket_of(cache, hashes[hits + PREFETCH_AHEAD]);
+            if (ahead != KVR_KV_NONE)
+                __builtin_prefetch(&cache->blocks[ahead]);
+        }
         uint32_t block = find(cache, hashes[hits]);
         if (block == KVR_KV_NONE)
             break;
@@ -140,16 +145,22 @@ void kvr_kv_cache_allocate(struct kvr_kv_cache *cache, uint32_t *blocks, uint32_
 {
     KVR_CHECK(count <= cache->free);
     struct kvr_kv_block *sentinel = &cache->blocks[cache->count];
+    uint32_t next = sentinel->next;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = sentinel->next;
-        struct kvr_kv_block *block = &cache->blocks[index];
+        struct kvr_kv_block *block = &cache->blocks[next];
         __builtin_prefetch(&cache->blocks[block->next]);
-        unlink_free(cache->blocks, block);
         if (block->hash)
-            forget(cache, index);
-        block->refs = 1;
-        blocks[i] = index;
+            __builtin_prefetch(bucket_of(cache, block->hash), 1);
+        blocks[i] = next;
+        next = block->next;
     }
+    for (uint32_t i = 0; i < count; i++) {
+        if (cache->blocks[blocks[i]].hash)
+            forget(cache, blocks[i]);
+        cache->blocks[blocks[i]].refs = 1;
+    }
+    sentinel->next = next;
+    cache->blocks[next].prev = cache->count;
     cache->free -= count;
     cache->version++;
 }
@@ -158,6 +169,8 @@ void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, ui
 {
     uint32_t sentinel = cache->count;
     for (uint32_t i = count; i-- > 0;) {
+        if (i >= PREFETCH_AHEAD)
+            __builtin_prefetch(&cache->blocks[blocks[i - PREFETCH_AHEAD]], 1);
         struct kvr_kv_block *block = &cache->blocks[blocks[i]];
         KVR_CHECK(block->refs > 0);
         if (--block->refs)
@@ -192,6 +205,11 @@ bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t 
         (struct kvr_kv_change){
             .kind = KVR_KV_STORED, .index = index, .hash = hash, .parent = parent, .owner = owner});
     return true;
+}
+
+void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, uint64_t hash)
+{
+    __builtin_prefetch(bucket_of(cache, hash), 1);
 }
 
 bool kvr_kv_cache_holds(const struct kvr_kv_cache *cache, uint64_t hash)

@@ -81,6 +81,8 @@ void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, ui
  * `owner` and `index` go into the journal. */
 bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t hash,
                            uint64_t parent, uint64_t owner, uint32_t index);
+/* Asks the memory for where a hash is to be registered soon. */
+void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, uint64_t hash);
 
 /* Whether some block holds this hash. */
 bool kvr_kv_cache_holds(const struct kvr_kv_cache *cache, uint64_t hash);

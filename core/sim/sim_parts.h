@@ -123,16 +123,41 @@ static inline void kvr_sim_later(struct kvr_sim *sim, uint64_t delay_ns,
     kvr_event_queue_add(&sim->queue, sim->now_ns + delay_ns, false, kind, a, b);
 }
 
-/* ---- sim_path.c: what becomes of a request ---- */
+/* ---- sim_client.c: what is sent, and how it ends ---- */
 
 void kvr_sim_send(struct kvr_sim *sim, uint64_t user, uint64_t turn);
-void kvr_sim_on_request_event(struct kvr_sim *sim, const struct kvr_sim_event *event);
-/* Takes what the router has decided. */
-void kvr_sim_act(struct kvr_sim *sim);
-/* Reads what an engine reports, and sees when it wants to be woken. */
-void kvr_sim_collect(struct kvr_sim *sim, uint32_t node);
+/* What that request asks for, anew. */
+struct kvr_workload_request kvr_sim_asked(struct kvr_sim *sim,
+                                          const struct kvr_sim_request *request);
+/* What events and the engine call this dispatch of the request. */
+static inline uint64_t kvr_sim_name(const struct kvr_sim_request *request)
+{
+    return (uint64_t)request->generation << 32 | request->attempt;
+}
+
+/* The client has its answer, or knows that there will be none. */
+void kvr_sim_leave(struct kvr_sim *sim, struct kvr_sim_request *request, enum kvr_outcome outcome);
 /* Whatever is open ends now, as cancelled. */
 void kvr_sim_cancel_all(struct kvr_sim *sim);
+
+/* ---- sim_route.c: what the router does ---- */
+
+void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request);
+/* Takes what the router has decided. */
+void kvr_sim_act(struct kvr_sim *sim);
+/* This dispatch has failed before its first byte: the router decides what comes next. */
+void kvr_sim_move(struct kvr_sim *sim, struct kvr_sim_request *request, bool replica_fault);
+/* An ending without figures. */
+struct kvr_ending kvr_sim_ending(enum kvr_outcome outcome, const char *error, uint16_t status);
+/* The router's last word on the request, which then leaves. */
+void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
+                    const struct kvr_ending *ending);
+
+/* ---- sim_serve.c: the engine and the way back ---- */
+
+/* Reads what an engine reports, and sees when it wants to be woken. */
+void kvr_sim_collect(struct kvr_sim *sim, uint32_t node);
+void kvr_sim_on_request_event(struct kvr_sim *sim, const struct kvr_sim_event *event);
 
 /* ---- sim_fleet.c: what becomes of replicas ---- */
 

@@ -217,23 +217,35 @@ bool kvr_workload_turn(struct kvr_workload *workload, uint64_t user, uint64_t tu
                                             : kvr_keys_turn(workload, user, turn, request);
 }
 
+/* One mix gives 16 letters a..p, so that any range can be written alone. */
+static inline void put_letters(uint64_t id, uint64_t word, char out[16])
+{
+    uint64_t mixed = kvr_mix64(id + (word + 1) * 0x9e3779b97f4a7c15u);
+    uint64_t low = (mixed & 0x0f0f0f0f0f0f0f0fu) + 0x6161616161616161u;
+    uint64_t high = (mixed >> 4 & 0x0f0f0f0f0f0f0f0fu) + 0x6161616161616161u;
+    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) {
+        low = __builtin_bswap64(low);
+        high = __builtin_bswap64(high);
+    }
+    memcpy(out, &low, 8);
+    memcpy(out + 8, &high, 8);
+}
+
 void kvr_workload_text(uint64_t id, uint64_t offset, size_t len, char *out)
 {
-    /* One mix gives 16 letters a..p, so that any range can be written alone. */
-    uint64_t words[2] = {0, 0};
-    for (size_t i = 0; i < len;) {
-        uint64_t at = offset + i;
-        uint64_t mixed = kvr_mix64(id + (at / 16 + 1) * 0x9e3779b97f4a7c15u);
-        words[0] = (mixed & 0x0f0f0f0f0f0f0f0fu) + 0x6161616161616161u;
-        words[1] = (mixed >> 4 & 0x0f0f0f0f0f0f0f0fu) + 0x6161616161616161u;
-        if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) {
-            words[0] = __builtin_bswap64(words[0]);
-            words[1] = __builtin_bswap64(words[1]);
-        }
-        size_t skip = (size_t)(at % 16);
-        size_t take = len - i < 16 - skip ? len - i : 16 - skip;
-        memcpy(out + i, (const char *)words + skip, take);
-        i += take;
+    char letters[16];
+    size_t done = 0;
+    if (offset % 16) {
+        size_t skip = (size_t)(offset % 16);
+        done = len < 16 - skip ? len : 16 - skip;
+        put_letters(id, offset / 16, letters);
+        memcpy(out, letters + skip, done);
+    }
+    for (; len - done >= 16; done += 16)
+        put_letters(id, (offset + done) / 16, out + done);
+    if (done < len) {
+        put_letters(id, (offset + done) / 16, letters);
+        memcpy(out + done, letters, len - done);
     }
 }
 

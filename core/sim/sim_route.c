@@ -1,0 +1,165 @@
+/* The router's side of a simulation: it is told what a request is, and what it decides is done. */
+#include <math.h>
+
+#include "rng.h"
+#include "session.h"
+#include "sim_parts.h"
+
+struct kvr_ending kvr_sim_ending(enum kvr_outcome outcome, const char *error, uint16_t status)
+{
+    return (struct kvr_ending){
+        .outcome = outcome,
+        .error = error,
+        .status = status,
+        .prompt_tokens = -1,
+        .output_tokens = -1,
+        .cached_tokens = -1,
+        .gap_mean_ms = (double)NAN,
+        .gap_p50_ms = (double)NAN,
+        .gap_max_ms = (double)NAN,
+    };
+}
+
+/* The session as the router derives it from the header of a request on the wire. */
+static uint64_t session_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask)
+{
+    char name[32];
+    if (ask->session == 0)
+        return 0;
+    size_t len = kvr_workload_session_name(sim->workload, ask->session, name);
+    const struct kvr_header header = {kvr_slice_of("x-session-id"), kvr_slice_make(name, len)};
+    const struct kvr_api_request request = {.scope = sim->prompt.scope};
+    return kvr_session_derive(NULL, &header, 1, &request).key;
+}
+
+/* A number as a key that routers and policies see: spread over 64 bits, 0 none. */
+static uint64_t key_of(uint64_t number)
+{
+    return number ? kvr_mix64(number * 2 + 1) : 0;
+}
+
+/* Makes the prompt's chain, which stays until the next submission. */
+static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
+                     struct kvr_submission *submission)
+{
+    struct kvr_workload_request ask = kvr_sim_asked(sim, request);
+    uint32_t turns = kvr_sim_prompt_chain(&sim->prompt, &ask);
+    request->record.prompt_bytes = (uint32_t)sim->prompt.prompt.bytes;
+    *submission = (struct kvr_submission){
+        .user = (void *)(uintptr_t)(request - sim->requests),
+        .model = kvr_slice_of(sim->options.profile.name),
+        .endpoint = "chat",
+        .session_source = ask.session ? "x-session-id" : "none",
+        .session = session_key(sim, &ask),
+        .tenant = key_of(ask.tenant),
+        .routing_key = key_of(ask.key),
+        .chain = sim->prompt.prompt.chain,
+        .chain_len = sim->prompt.prompt.chain_len,
+        .turn = turns,
+        .choices = 1,
+        .routed = true,
+        .stream = true,
+        .prompt_bytes = (double)sim->prompt.prompt.bytes,
+        .prompt_tokens = (double)NAN,
+        .max_tokens = ask.max_tokens ? ask.max_tokens : (double)NAN,
+        .slo_ttft_ms = (double)NAN,
+        .received_ns = request->received_ns,
+    };
+}
+
+/* What the router remembers of the request goes into its record, then the router forgets it. */
+void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
+                    const struct kvr_ending *ending)
+{
+    const struct kvr_request_record *known = kvr_router_request(&sim->router, request->ref);
+    struct kvr_sim_record *record = &request->record;
+    if (known->replica != KVR_NO_REPLICA)
+        record->replica = (uint16_t)known->replica;
+    if (known->preferred != KVR_NO_REPLICA)
+        record->declined = (uint16_t)known->preferred;
+    record->reason = known->reason;
+    record->preferred_reason = known->preferred_reason;
+    record->match_blocks = known->match_blocks;
+    record->declined_match_blocks = known->declined_match_blocks;
+    record->in_flight = (uint16_t)fminf(known->chosen_in_flight, UINT16_MAX);
+    record->min_in_flight = (uint16_t)fminf(known->min_in_flight, UINT16_MAX);
+    record->moves = (uint8_t)known->moves;
+    record->fallback = known->fallback;
+    if (known->ticket.generation)
+        sim->nodes[request->replica].on_it--;
+    kvr_router_finish(&sim->router, sim->now_ns, request->ref, ending);
+    request->routed = false;
+    kvr_sim_leave(sim, request, ending->outcome);
+    kvr_sim_act(sim); /* somebody may have waited for this */
+}
+
+static void dispatch(struct kvr_sim *sim, struct kvr_sim_request *request, uint32_t replica)
+{
+    request->attempt++;
+    request->replica = replica;
+    sim->nodes[replica].on_it++;
+    kvr_sim_note(sim, request->record.tag, replica);
+    kvr_router_sent(&sim->router, sim->now_ns + sim->router_ns, request->ref);
+    kvr_sim_later(sim, sim->router_ns + sim->network_ns + sim->before_ns, KVR_SIM_ENTER,
+                  (uint32_t)(request - sim->requests), kvr_sim_name(request));
+}
+
+static uint16_t status_of(enum kvr_rejection rejection)
+{
+    switch (rejection) {
+    case KVR_REJECT_MODEL_NOT_FOUND:
+        return 404;
+    case KVR_REJECT_ALL_FAILED:
+        return 502;
+    case KVR_REJECT_QUEUE_FULL:
+        return 429;
+    default:
+        return 503;
+    }
+}
+
+void kvr_sim_act(struct kvr_sim *sim)
+{
+    struct kvr_action action;
+    while (kvr_router_next_action(&sim->router, &action)) {
+        struct kvr_sim_request *request = &sim->requests[(uintptr_t)action.user];
+        request->ref = action.request;
+        request->routed = true;
+        if (action.kind == KVR_ACTION_DISPATCH) {
+            dispatch(sim, request, action.replica);
+            kvr_router_settle(&sim->router);
+            continue;
+        }
+        kvr_router_settle(&sim->router);
+        struct kvr_ending ending =
+            kvr_sim_ending(KVR_OUTCOME_DROPPED, "rejected", status_of(action.rejection));
+        kvr_sim_finish(sim, request, &ending);
+    }
+}
+
+void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request)
+{
+    struct kvr_submission submission;
+    describe(sim, request, &submission);
+    struct kvr_request_ref ref = kvr_router_submit(&sim->router, sim->now_ns, &submission);
+    if (ref.generation == 0) {
+        struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_DROPPED, "too_many_requests", 503);
+        kvr_router_refused(&sim->router, sim->now_ns, &submission, &ending);
+        kvr_sim_leave(sim, request, KVR_OUTCOME_DROPPED);
+        return;
+    }
+    request->ref = ref;
+    request->routed = true;
+    kvr_sim_act(sim);
+}
+
+/* This dispatch has failed before its first byte: the router decides what comes next. */
+void kvr_sim_move(struct kvr_sim *sim, struct kvr_sim_request *request, bool replica_fault)
+{
+    struct kvr_submission again;
+    request->attempt++;
+    sim->nodes[request->replica].on_it--;
+    describe(sim, request, &again);
+    kvr_router_failed(&sim->router, sim->now_ns, request->ref, replica_fault, &again);
+    kvr_sim_act(sim);
+}
