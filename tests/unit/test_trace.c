@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "prompt.h"
+#include "rng.h"
 #include "tokens.h"
 #include "trace.h"
 #include "trace_row.h"
@@ -306,6 +307,77 @@ static void sessions_go_on_after_their_answers(void **state)
     end(&f);
 }
 
+/* Random families of prompts, each a prefix of an earlier one with new blocks behind it, against a
+ * count of leading common ids. */
+#define PROMPTS    60u
+#define IDS_MAX    64u
+#define ROW_TOKENS 16u
+
+struct chain {
+    uint64_t ids[IDS_MAX];
+    uint32_t len;
+    uint32_t tokens;
+};
+
+static void grow_chain(struct chain *chain, const struct chain *from, uint64_t *next_id,
+                       struct kvr_rng *rng)
+{
+    uint32_t kept = from ? (uint32_t)kvr_rng_below(rng, from->len + 1) : 0;
+    if (from && kept == from->len && from->tokens % ROW_TOKENS)
+        kept--; /* an id of a partial block ends its chain */
+    if (kept)
+        memcpy(chain->ids, from->ids, kept * sizeof *chain->ids);
+    chain->len = kept;
+    uint32_t more = 1 + (uint32_t)kvr_rng_below(rng, 8);
+    for (uint32_t i = 0; i < more && chain->len < IDS_MAX; i++)
+        chain->ids[chain->len++] = (*next_id)++;
+    chain->tokens = chain->len * ROW_TOKENS;
+    uint32_t tail = (uint32_t)kvr_rng_below(rng, 40);
+    if (tail < ROW_TOKENS)
+        chain->tokens -= tail; /* the last block is partial and has an id */
+    else
+        chain->tokens += tail - ROW_TOKENS; /* tokens without */
+}
+
+static void feed_chain(struct fixture *f, const struct chain *chain, uint32_t at)
+{
+    char line[4096];
+    int len = snprintf(line, sizeof line,
+                       "{\"at_ms\":%u,\"input_tokens\":%u,\"output_tokens\":1,"
+                       "\"block_tokens\":%u,\"blocks\":[",
+                       at, chain->tokens, ROW_TOKENS);
+    for (uint32_t i = 0; i < chain->len; i++)
+        len += snprintf(line + len, sizeof line - (size_t)len, "%s[%llu,1]", i ? "," : "",
+                        (unsigned long long)chain->ids[i]);
+    snprintf(line + len, sizeof line - (size_t)len, "]}\n");
+    assert_int_equal(feed(f, line), KVR_OK);
+}
+
+static void random_families_share_what_their_ids_say(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct kvr_rng rng;
+        struct fixture f = begin(1);
+        struct chain chains[PROMPTS];
+        uint64_t next_id = kvr_rng_below((kvr_rng_init(&rng, seed), &rng), 3);
+        for (uint32_t i = 0; i < PROMPTS; i++) {
+            const struct chain *from = i ? &chains[kvr_rng_below(&rng, i)] : NULL;
+            grow_chain(&chains[i], from, &next_id, &rng);
+            feed_chain(&f, &chains[i], i);
+        }
+        for (uint32_t i = 1; i < PROMPTS; i++) {
+            uint32_t other = (uint32_t)kvr_rng_below(&rng, i), same = 0;
+            const struct chain *a = &chains[i], *b = &chains[other];
+            while (same < a->len && same < b->len && a->ids[same] == b->ids[same] &&
+                   (same + 1) * ROW_TOKENS <= a->tokens && (same + 1) * ROW_TOKENS <= b->tokens)
+                same++;
+            assert_int_equal(shared_blocks(&f, i, other, 1), same);
+        }
+        end(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +388,7 @@ int main(void)
         cmocka_unit_test(equal_ids_are_equal_prefixes),
         cmocka_unit_test(what_no_id_covers_is_new),
         cmocka_unit_test(pieces_are_as_long_as_their_tokens),
+        cmocka_unit_test(random_families_share_what_their_ids_say),
         cmocka_unit_test(sessions_go_on_after_their_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
