@@ -31,6 +31,16 @@ static bool is_clean(struct kvr_slice text)
     return true;
 }
 
+static bool is_port(struct kvr_slice text)
+{
+    uint32_t port = 0;
+    for (size_t i = 0; i < text.len && i < 6; i++)
+        port = text.data[i] >= '0' && text.data[i] <= '9'
+                   ? port * 10 + (uint32_t)(text.data[i] - '0')
+                   : UINT32_MAX / 20;
+    return text.len > 0 && port > 0 && port <= 65535;
+}
+
 /* Takes the URL apart; the port is added where it is missing. */
 static int split(struct kvr_load_target *target, const char *url, struct kvr_error *error)
 {
@@ -46,8 +56,10 @@ static int split(struct kvr_load_target *target, const char *url, struct kvr_err
     const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
     const char *bracket = host.len ? memrchr(host.data, ']', host.len) : NULL;
     bool has_port = colon && (!bracket || colon > bracket);
+    size_t name_len = has_port ? (size_t)(colon - host.data) : host.len;
     if (host.len == 0 || host.len + 4 > sizeof target->authority ||
-        path.len >= sizeof target->base || !is_clean(host) || !is_clean(path))
+        path.len >= sizeof target->base || !is_clean(host) || !is_clean(path) || name_len == 0 ||
+        (has_port && !is_port(kvr_slice_make(colon + 1, host.len - name_len - 1))))
         return kvr_error_set(error, KVR_E_INVALID, "\"%s\" is not http://HOST:PORT", url);
     snprintf(target->authority, sizeof target->authority, "%.*s%s", (int)host.len, host.data,
              has_port ? "" : ":80");
