@@ -106,21 +106,52 @@ picture, vm = cast("void *", picture), cast("void *", vm)
 -- that a slip could produce.
 local kvr = { HOLD = -1001, REJECT = -1002 }
 
+-- Addresses would differ from run to run.
+local function plain_tostring(value)
+  local kind = type(value)
+  if kind == "table" or kind == "function" or kind == "cdata" then return kind end
+  return tostring(value)
+end
+
+-- What C takes as 32 bits: its conversion would let NaN and 1.7 pass as some number. A key may come
+-- from `bit`, whose results are signed: its least is low = -2^31.
+local function whole(helper, name, value, low)
+  if not (type(value) == "number" and value >= low and value < 2 ^ 32 and value % 1 == 0) then
+    error(helper .. ": " .. name .. " must be a whole number" .. (low == 0 and " from 0 on" or "")
+      .. ", got " .. plain_tostring(value), 3)
+  end
+end
+
+local least_key = -2 ^ 31
+
+local function number(helper, value)
+  if type(value) ~= "number" then
+    error(helper .. ": a number is expected, got " .. plain_tostring(value), 3)
+  end
+end
+
 -- Row indices clockwise on the ring from `key` on. Unavailable rows are among them. A salt makes an
 -- independent ring; a limit stops early. The next order overwrites this one.
 function kvr.ring_order(key, salt, limit)
+  whole("kvr.ring_order", "key", key, least_key)
+  whole("kvr.ring_order", "salt", salt or 0, least_key)
+  whole("kvr.ring_order", "limit", limit or 0, 0)
   c_ring_order(picture, key, salt or 0, limit or 0)
   return order
 end
 
 -- Row indices by falling rendezvous score, weighted.
 function kvr.hrw_order(key, salt, limit)
+  whole("kvr.hrw_order", "key", key, least_key)
+  whole("kvr.hrw_order", "salt", salt or 0, least_key)
+  whole("kvr.hrw_order", "limit", limit or 0, 0)
   c_hrw_order(picture, key, salt or 0, limit or 0)
   return order
 end
 
 -- Share of recent requests that had this routing key, NaN when the windows do not follow it.
 function kvr.share(key)
+  whole("kvr.share", "key", key, least_key)
   return c_share(picture, key)
 end
 
@@ -156,24 +187,31 @@ end
 
 -- Among the rows that hold at least `blocks` leading blocks of the prompt.
 function kvr.least_matching(blocks, field)
+  whole("kvr.least_matching", "blocks", blocks, 0)
   local i = least(field, blocks, none)
   return i
 end
 
 -- Among all rows but one.
 function kvr.least_except(except, field)
+  whole("kvr.least_except", "index", except, 0)
   local i = least(field, 0, except)
   return i
 end
 
 -- Index of the (n mod available)-th available row: round robin with n = request.serial.
 function kvr.nth_available(n)
+  if type(n) == "number" and n >= 2 ^ 32 then n = n % 2 ^ 32 end -- a counter may grow
+  whole("kvr.nth_available", "n", n, 0)
   local i = c_nth_available(picture, n)
   if i >= 0 then return i end
 end
 
 -- Index of the first available row of the order just made, and its place in it; nil: none.
 function kvr.first_available(rows)
+  if type(rows) ~= "cdata" then
+    error("kvr.first_available: an order is expected, got " .. plain_tostring(rows), 2)
+  end
   local place = c_first_available(picture)
   if place >= 0 then return rows[place], place end
 end
@@ -181,6 +219,9 @@ end
 -- Index of the available row with the smallest cost(row), ties by rotation; a cost of nil or NaN
 -- leaves the row out. `cost` is called twice for some rows: it must not change anything.
 function kvr.least_by(cost)
+  if type(cost) ~= "function" then
+    error("kvr.least_by: a function is expected, got " .. plain_tostring(cost), 2)
+  end
   local best, ties = 1 / 0, 0
   for i = 0, view.count - 1 do
     local row = view[i]
@@ -216,17 +257,12 @@ local c_log_line = cast("void (*)(void *, const char *, size_t)", at.log_line)
 -- As Lua's own, from the slot's seed: random(), random(high), random(low, high).
 local function random(low, high)
   if not low then return c_unit(vm) end
+  number("math.random", low)
+  if high then number("math.random", high) end
   if not high then low, high = 1, low end
   local span = high - low + 1
   if not (span >= 1 and span <= 2 ^ 53) then error("math.random: empty or too wide", 2) end
   return low + c_below(vm, span)
-end
-
--- Addresses would differ from run to run.
-local function plain_tostring(value)
-  local kind = type(value)
-  if kind == "table" or kind == "function" or kind == "cdata" then return kind end
-  return tostring(value)
 end
 
 -- One line in the router's log; the text alone is kept while the script runs.
@@ -245,9 +281,19 @@ local base = {
     abs = math.abs, ceil = math.ceil, floor = math.floor, fmod = math.fmod, huge = math.huge,
     max = math.max, min = math.min, modf = math.modf, pi = math.pi, sqrt = math.sqrt,
     random = random,
-    exp = function(x) return c_exp(x) end,
-    log = function(x) return c_log(x) end,
-    pow = function(x, y) return c_pow(x, y) end,
+    exp = function(x)
+      number("math.exp", x)
+      return c_exp(x)
+    end,
+    log = function(x)
+      number("math.log", x)
+      return c_log(x)
+    end,
+    pow = function(x, y)
+      number("math.pow", x)
+      number("math.pow", y)
+      return c_pow(x, y)
+    end,
   },
 }
 

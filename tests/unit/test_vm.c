@@ -92,6 +92,43 @@ static void escapes_are_refused(void **state)
     refused(attempts, sizeof attempts / sizeof attempts[0]);
 }
 
+/* What C would take as some number or other: the helper, the argument and the value are named, and
+ * where the policy says it. */
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+#define AT "policies/probe.lua:3: "
+    static const struct attempt attempts[] = {
+        {"kvr.least_except(0/0)",
+         AT "kvr.least_except: index must be a whole number from 0 on, got"},
+        {"kvr.least_except(1.7)", AT "kvr.least_except: index must be a whole number from 0 on, "
+                                     "got 1.7"},
+        {"kvr.least_except(-1)", "got -1"},
+        {"kvr.least_except()", "kvr.least_except: index must be a whole number from 0 on, got nil"},
+        {"kvr.least_except('load')", "got load"},
+        {"kvr.least_matching(0.5)", AT "kvr.least_matching: blocks must be a whole number from 0"},
+        {"kvr.nth_available(0/0)", AT "kvr.nth_available: n must be a whole number from 0 on, got"},
+        {"kvr.nth_available(2.5)", "got 2.5"},
+        {"kvr.nth_available(1/0)", AT "kvr.nth_available: n must be a whole number from 0 on"},
+        {"kvr.nth_available(view)", "got cdata"},
+        {"kvr.ring_order(0/0)", AT "kvr.ring_order: key must be a whole number, got"},
+        {"kvr.ring_order(nil)", AT "kvr.ring_order: key must be a whole number, got nil"},
+        {"kvr.ring_order(2^32)", "kvr.ring_order: key must be a whole number, got 4294967296"},
+        {"kvr.ring_order(1, 0.5)", AT "kvr.ring_order: salt must be a whole number, got 0.5"},
+        {"kvr.ring_order(1, 0, -1)", AT "kvr.ring_order: limit must be a whole number from 0 on"},
+        {"kvr.hrw_order({})", AT "kvr.hrw_order: key must be a whole number, got table"},
+        {"kvr.hrw_order(1, 1, 1.5)", AT "kvr.hrw_order: limit must be a whole number from 0 on"},
+        {"kvr.share()", AT "kvr.share: key must be a whole number, got nil"},
+        {"kvr.least_by('load')", AT "kvr.least_by: a function is expected, got load"},
+        {"kvr.first_available()", AT "kvr.first_available: an order is expected, got nil"},
+        {"math.exp('x')", AT "math.exp: a number is expected, got x"},
+        {"math.pow(2)", AT "math.pow: a number is expected, got nil"},
+        {"math.random('x')", AT "math.random: a number is expected, got x"},
+    };
+#undef AT
+    refused(attempts, sizeof attempts / sizeof attempts[0]);
+}
+
 static void bytecode_is_refused(void **state)
 {
     (void)state;
@@ -129,6 +166,8 @@ static void what_is_present_works(void **state)
                             "assert(d >= 1 and d <= 6 and d % 1 == 0)\n"
                             "assert(math.random(0, 0) == 0)\n"
                             "assert(kvr.share(1) ~= kvr.share(1))\n"
+                            "assert(kvr.ring_order(bit.bnot(0)).count == view.count)\n"
+                            "assert(kvr.nth_available(2^40) or view.available == 0)\n"
                             "return kvr.least(), 'all_there'"));
     assert_int_equal(kvr_slot_pick(f.slot, &decision), 0);
     assert_int_equal(decision.verdict, KVR_VERDICT_PICK);
@@ -305,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_absent_is_named),
         cmocka_unit_test(escapes_are_refused),
+        cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(bytecode_is_refused),
         cmocka_unit_test(what_is_present_works),
         cmocka_unit_test(random_numbers_follow_the_seed),
