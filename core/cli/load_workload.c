@@ -84,6 +84,9 @@ static int apply_arrivals(const struct kvr_load_words *words, struct kvr_workloa
     }
     if (words->times)
         options->arrivals = KVR_ARRIVALS_TIMES;
+    if (options->rate > 0 && options->arrivals == KVR_ARRIVALS_CLOSED)
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "a closed loop has no rate: --rate makes it open, or arrivals=rate");
     bool rate = options->arrivals == KVR_ARRIVALS_RATE;
     if (!rate && (words->burstiness > 0 || words->rate_end > 0))
         return kvr_error_set(error, KVR_E_INVALID, "--burstiness and --ramp-to need a --rate");
