@@ -347,6 +347,25 @@ local function refuse_idle(returned)
   end
 end
 
+-- What a file throws may be anything; what is told has a place.
+local function located(message)
+  if type(message) == "string" then return message end
+  local level, caller = 3, debug.getinfo(2, "Sl")
+  while caller and caller.source:sub(1, 1) ~= "@" do
+    level, caller = level + 1, debug.getinfo(level, "Sl")
+  end
+  return ("%s:%d: error() with a %s, not a text"):format(file.name,
+    caller and caller.currentline or 1, type(message))
+end
+
+-- Runs a file; how many values it returns.
+local function run(chunk)
+  local count
+  local ok, why = xpcall(function() count = select("#", chunk()) end, located)
+  if not ok then error(why, 0) end
+  return count
+end
+
 -- Evaluates `chunk`, a loaded file with this name and source. Returns the entries.
 function M.read(chunk, name, source)
   file.name = name
@@ -354,7 +373,7 @@ function M.read(chunk, name, source)
     local env = environment()
     setfenv(chunk, env)
     getmetatable("").__index = strings
-    local returned = select("#", chunk())
+    local returned = run(chunk)
     getmetatable("").__index = string
     for key, value in pairs(env) do values[key] = value end
     file.lines, file.last_line, file.returns, file.locals = find_lines(source)

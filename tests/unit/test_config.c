@@ -208,6 +208,9 @@ static void refusals_name_key_value_and_line(void **state)
         {"local t = {} for i = 1, 1e7 do t[i] = { i } end", "the file takes too much memory"},
         {"\nhealth.interval.ms = 5",
          "kvroute.lua:2: attempt to index field 'interval' (a nil value)"},
+        {"\n\nerror({})", "kvroute.lua:3: error() with a table, not a text"},
+        {"\nlocal function f() error(nil) end\nf()",
+         "kvroute.lua:2: error() with a nil, not a text"},
         {"('x'):rep(1e9)", "kvroute.lua:1: attempt to call method 'rep' (a nil value)"},
     };
     refused(refusals, sizeof refusals / sizeof refusals[0]);
