@@ -293,7 +293,8 @@ int kvr_admin_start(struct kvr_admin *admin, struct kvr_loop *loop, struct kvr_i
     struct kvr_listener_options limits = {.connections_max = CONNECTIONS_MAX,
                                           .header_bytes_max = HEADERS_MAX,
                                           .body_bytes_max = client_body + BODY_MAX,
-                                          .bodies_total_max = client_body + BODIES_MAX};
+                                          .bodies_total_max = client_body + BODIES_MAX,
+                                          .headers = KVR_ADMIN_MARK ": " KVR_VERSION "\r\n"};
     rc = kvr_listener_start(&admin->listener, loop, listen, &handler, &limits, error);
     if (rc)
         return rc;

@@ -45,6 +45,7 @@
 #include "loop.h"
 
 #define KVR_ADMIN_LISTEN_DEFAULT "127.0.0.1:8081"
+#define KVR_ADMIN_MARK           "x-kvroute-admin" /* header of every answer, so that it is known */
 
 struct kvr_admin_options {
     const char *listen; /* "host:port"; NULL or empty: KVR_ADMIN_LISTEN_DEFAULT */

@@ -1,6 +1,7 @@
 /* The answers of client.h that are made here, as against relayed: heads, framing, errors. */
 #include "client.h"
 #include "json_writer.h"
+#include "listener.h"
 
 static void put_head(const struct kvr_client *client, struct kvr_buffer *out, uint16_t status,
                      struct kvr_slice headers, struct kvr_slice content_type)
@@ -9,6 +10,8 @@ static void put_head(const struct kvr_client *client, struct kvr_buffer *out, ui
     if (content_type.len)
         kvr_buffer_printf(out, "Content-Type: %.*s\r\n", (int)content_type.len, content_type.data);
     kvr_buffer_append_slice(out, headers);
+    if (client->listener->options.headers)
+        kvr_buffer_append_text(out, client->listener->options.headers);
     if (!client->keep_alive)
         kvr_buffer_append_text(out, "Connection: close\r\n");
     else if (client->http10)

@@ -1,5 +1,6 @@
 #include "client.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -43,6 +44,25 @@ void kvr_client_account(struct kvr_client *client)
     client->held = client->in.capacity;
 }
 
+/* The limit that a refusal is about. */
+static uint64_t limit_of(const struct kvr_listener_options *options, enum kvr_refusal refusal)
+{
+    switch (refusal) {
+    case KVR_REFUSE_HEADER_BYTES:
+        return options->header_bytes_max;
+    case KVR_REFUSE_HEADER_COUNT:
+        return options->header_count_max;
+    case KVR_REFUSE_BODY_BYTES:
+        return options->body_bytes_max;
+    case KVR_REFUSE_BODIES_TOTAL:
+        return options->bodies_total_max;
+    case KVR_REFUSE_SLOW:
+        return options->request_ns / 1000000000u;
+    default:
+        return 0;
+    }
+}
+
 void kvr_client_refuse(struct kvr_client *client, const struct kvr_http_head *head,
                        enum kvr_refusal refusal, const char *reason)
 {
@@ -60,6 +80,12 @@ void kvr_client_refuse(struct kvr_client *client, const struct kvr_http_head *he
     struct kvr_api_error error = {answer->status,
                                   answer->status == 503 ? "server_error" : "invalid_request_error",
                                   answer->code, NULL, answer->status == 503 ? 1 : 0};
+    char text[96];
+    if (!reason && answer->before && !listener->options.limits_are_settings) {
+        snprintf(text, sizeof text, "%s %llu %s", answer->before,
+                 (unsigned long long)limit_of(&listener->options, refusal), answer->after);
+        reason = text;
+    }
     kvr_client_error(client, &error, kvr_slice_of(""), reason ? reason : answer->reason);
 }
 
@@ -125,6 +151,10 @@ static int64_t take_head(struct kvr_client *client, const char *data, size_t len
     if (rc < 0) {
         kvr_client_refuse(client, NULL, KVR_REFUSE_MALFORMED, error.text);
         return rc;
+    }
+    if (size > 0 && listener->head.expect_other && listener->head.minor == 1) {
+        kvr_client_refuse(client, &listener->head, KVR_REFUSE_EXPECT, NULL);
+        return KVR_E_INVALID;
     }
     return size;
 }

@@ -138,7 +138,9 @@ static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, stru
             *host = value;
             hosts++;
         } else if (name.len == 6 && kvr_slice_is_nocase(name, "expect")) {
-            head->expect_continue = kvr_slice_is_nocase(value, "100-continue");
+            bool known = kvr_slice_is_nocase(value, "100-continue");
+            head->expect_continue |= known;
+            head->expect_other |= value.len && !known;
         } else if (name.len == 7 && kvr_slice_is_nocase(name, "upgrade")) {
             head->upgrade = true;
         }
@@ -163,7 +165,8 @@ static int run_llhttp(struct parse *parse, llhttp_type_t type, const char *data,
     head->target = head->path = head->host = head->method = head->phrase = head->connection =
         kvr_slice_make(NULL, 0);
     head->status = 0;
-    head->has_length = head->chunked = head->expect_continue = head->upgrade = false;
+    head->has_length = head->chunked = head->expect_continue = head->expect_other = head->upgrade =
+        false;
     head->content_length = 0;
     head->count = 0;
     head->size = size;

@@ -35,6 +35,7 @@ struct kvr_http_head {
     bool chunked;
     bool has_length;
     bool expect_continue;
+    bool expect_other; /* something that nobody here can do */
     bool upgrade;
     uint64_t content_length;     /* when has_length */
     struct kvr_slice connection; /* the last Connection that says something; else empty */

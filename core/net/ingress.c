@@ -152,6 +152,7 @@ static int start_listening(struct kvr_ingress *ingress, struct kvr_error *error)
     };
     struct kvr_ingress_options *options = &ingress->options;
     options->listener.held_total = &ingress->held_bytes;
+    options->listener.limits_are_settings = true;
     for (uint32_t i = 0; i < options->listen_count; i++) {
         int rc = kvr_listener_start(&ingress->listeners[i], ingress->loop, options->listen[i],
                                     &handler, &options->listener, error);

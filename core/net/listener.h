@@ -22,6 +22,8 @@ struct kvr_listener_options {
     uint64_t request_ns;       /* from the first byte of a request to its last; default 30 s, and a
                                   second more for each KVR_SLOWEST_BYTES of it */
     uint64_t write_stall_ns;   /* unsent bytes without progress; default 30 s */
+    bool limits_are_settings;  /* a refusal names the setting to turn, else the limit itself */
+    const char *headers;       /* lines of every answer made here, each with its CRLF; NULL none */
 };
 
 #define KVR_SLOWEST_BYTES 32768 /* a second: a body that comes faster is never too slow */

@@ -12,6 +12,7 @@ enum kvr_refusal {
     KVR_REFUSE_BODY_BYTES,
     KVR_REFUSE_BODIES_TOTAL,
     KVR_REFUSE_SLOW,
+    KVR_REFUSE_EXPECT,
     KVR_REFUSALS
 };
 
@@ -20,6 +21,9 @@ struct kvr_refusal_answer {
     const char *code;
     const char *reason;  /* in words; of malformed ones the parser knows better */
     const char *setting; /* NULL: none */
+    /* The same where it is no setting, but a fixed limit of so many: "BEFORE 100 AFTER". NULL: as
+     * `reason`. */
+    const char *before, *after;
 };
 
 const struct kvr_refusal_answer *kvr_refusal_answer(enum kvr_refusal refusal);

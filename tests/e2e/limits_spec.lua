@@ -239,8 +239,19 @@ describe("what is held of requests", function()
     refused(fleet, head .. "X: " .. ("y"):rep(2100) .. "\r\n\r\n", 431, "headers_too_large")
     refused(fleet, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: large-1\r\n"
       .. "Content-Length: 2001\r\n\r\n", 413, "body_too_large")
+    local large = http.request(fleet.address,
+      { path = "/x", headers = { "X: " .. ("y"):rep(2100) } })
+    assert.equal("the head is over limits.header_bytes", large:json().error.message)
+    -- The admin interface has limits of its own, which are no settings.
+    large = http.request(fleet.admin_address,
+      { path = "/admin", headers = { "X: " .. ("y"):rep(17000) } })
+    assert.equal(431, large.status)
+    assert.equal("the head is over 16384 bytes", large:json().error.message)
+    large = http.request(fleet.admin_address, { path = "/admin/explain", body = ("x"):rep(70000) })
+    assert.equal(413, large.status)
+    assert.equal("the body is over 67536 bytes", large:json().error.message)
     assert.equal(1, hits(fleet, "limits.header_count"))
-    assert.equal(1, hits(fleet, "limits.header_bytes"))
+    assert.equal(2, hits(fleet, "limits.header_bytes"))
     assert.equal(1, hits(fleet, "limits.body_bytes"))
     -- Whatever has a head that could be read has a row.
     local rows = fleet:rows(2)

@@ -93,6 +93,24 @@ describe("a client's connection", function()
     assert.equal(200, client:finish().status)
     assert.is_nil(fleet.replicas[1]:take().request:header("expect"))
   end)
+
+  it("is refused when it expects what nobody here can do", function()
+    local fleet = Fleet.start({ script = Replica.answers() })
+    for expectation, status in pairs({ foo = 417, ["100-Continue"] = 200, ["100-continue, x"] = 417,
+      ["100-continue\r\nExpect: foo"] = 417 }) do
+      local answer = fleet:connect():request(
+        chat_request("Hello", nil, { "Expect: " .. expectation }))
+      assert.equal(status, answer.status)
+      if status == 417 then check.api_error(answer, 417, "expectation_failed") end
+    end
+    -- HTTP/1.0 knows no expectations.
+    local old = chat_request("Hello", nil, { "Expect: foo" })
+    old.version = "1.0"
+    assert.equal(200, fleet:connect():request(old).status)
+    for i, row in ipairs(fleet:rows(5)) do
+      assert.equal(row.status == 417 and "expectation_failed" or nil, row.error, i)
+    end
+  end)
 end)
 
 describe("a request body", function()
