@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin.h"
 #include "fetch.h"
 #include "listener.h"
 #include "pick.h"
@@ -49,7 +50,8 @@ struct asking {
     struct kvr_buffer *body;
     int uv_code;
     uint16_t status;
-    bool json; /* by its Content-Type */
+    bool json;  /* by its Content-Type */
+    bool admin; /* from an admin listener */
 };
 
 static void on_done(void *context, const struct kvr_fetch_result *result)
@@ -61,6 +63,7 @@ static void on_done(void *context, const struct kvr_fetch_result *result)
         return;
     struct kvr_slice type = kvr_http_header(result->head, "content-type");
     asking->json = type.len >= 16 && strncasecmp(type.data, "application/json", 16) == 0;
+    asking->admin = kvr_http_header(result->head, KVR_ADMIN_MARK).len > 0;
     kvr_buffer_append_slice(asking->body, result->body);
 }
 
@@ -115,12 +118,12 @@ int kvr_ctl_ask(struct kvr_ctl *ctl, const char *method, const char *path, struc
                 uv_strerror(asking.uv_code));
         return KVR_CTL_UNREACHABLE;
     }
-    if (asking.status >= 300)
-        return tell_refusal(ctl, &asking);
-    bool page = strcmp(path, "/metrics") == 0;
-    if (!page && !(asking.json && kvr_pick(kvr_buffer_slice(body), "").len)) {
-        fprintf(stderr, "kvroute ctl: %s is no admin interface of kvroute\n", ctl->host);
+    if (!asking.admin) {
+        fprintf(stderr,
+                "kvroute ctl: %s is not the admin listener of kvroute: that is "
+                "admin.listen, " KVR_ADMIN_LISTEN_DEFAULT " unless it is set (status %u)\n",
+                ctl->host, asking.status);
         return KVR_CTL_UNREACHABLE;
     }
-    return KVR_CTL_OK;
+    return asking.status >= 300 ? tell_refusal(ctl, &asking) : KVR_CTL_OK;
 }

@@ -52,7 +52,7 @@ void kvr_replica_table_deinit(struct kvr_replica_table *table)
 static int check_spec(const struct kvr_replica_table *table, const struct kvr_replica_spec *spec)
 {
     const struct kvr_slice authority = spec->authority;
-    if (authority.len == 0 || authority.len > KVR_REPLICA_NAME_MAX - 16)
+    if (authority.len == 0 || authority.len > KVR_AUTHORITY_MAX)
         return KVR_E_INVALID;
     for (size_t i = 0; i < authority.len; i++)
         if ((unsigned char)authority.data[i] <= ' ' || authority.data[i] == '#' ||

@@ -20,6 +20,7 @@
 
 #define KVR_REPLICAS_MAX       1024
 #define KVR_REPLICA_NAME_MAX   256
+#define KVR_AUTHORITY_MAX      (KVR_REPLICA_NAME_MAX - 16) /* bytes of its host:port */
 #define KVR_REPLICA_MODELS_MAX 32
 #define KVR_MODEL_NAME_MAX     256
 #define KVR_NO_REPLICA         UINT32_MAX

@@ -32,18 +32,28 @@ struct place {
 static int find_place(struct kvr_ingress *ingress, const struct kvr_ingress_replica_spec *spec,
                       struct kvr_slice authority, struct place *place, struct kvr_error *error)
 {
-    char text[KVR_REPLICA_NAME_MAX];
+    char text[KVR_AUTHORITY_MAX + 1];
     *place = (struct place){0};
     if (authority.len >= sizeof text)
-        return kvr_error_set(error, KVR_E_INVALID, "replica name is too long");
+        return kvr_error_set(
+            error, KVR_E_INVALID,
+            "replica \"%.100s...\": host:port is of %zu bytes, at most %d are possible",
+            authority.data, authority.len, KVR_AUTHORITY_MAX);
+    int rc = kvr_resolver_split(authority, place->host, place->port, error);
+    if (rc)
+        return rc;
     memcpy(text, authority.data, authority.len);
     text[authority.len] = '\0';
-    if (kvr_parse_address(text, &place->address, NULL) == 0)
+    if (kvr_parse_address(text, &place->address, NULL) == 0) {
+        place->host[0] = '\0';
         return 0;
+    }
     memset(&place->address, 0, sizeof place->address);
-    int rc = kvr_resolver_split(authority, place->host, place->port, error);
-    if (rc || spec->running)
-        return rc;
+    if (text[0] == '[')
+        return kvr_error_set(error, KVR_E_INVALID, "replica \"%s\" has no IPv6 address in []",
+                             text);
+    if (spec->running)
+        return 0;
     return kvr_resolver_wait(&ingress->resolver, place->host, place->port, &place->address, error);
 }
 

@@ -65,15 +65,48 @@ void kvr_resolver_close(struct kvr_resolver *resolver, void *context,
     finish_closing(resolver);
 }
 
+/* Of names and IPv4 addresses. */
+static bool is_host(struct kvr_slice host)
+{
+    bool v6 = host.len > 2 && host.data[0] == '[' && host.data[host.len - 1] == ']';
+    for (size_t i = v6; i < host.len - v6; i++) {
+        char c = host.data[i];
+        bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    strchr(v6 ? ":.%" : "-._", c);
+        if (!good || c == '\0')
+            return false;
+    }
+    return true;
+}
+
+/* 0 for what is none. */
+static uint32_t port_of(struct kvr_slice text)
+{
+    uint32_t port = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (i == 5 || text.data[i] < '0' || text.data[i] > '9')
+            return 0;
+        port = port * 10 + (uint32_t)(text.data[i] - '0');
+    }
+    return port <= 65535 ? port : 0;
+}
+
 int kvr_resolver_split(struct kvr_slice authority, char host[KVR_HOST_MAX], char port[8],
                        struct kvr_error *error)
 {
     const char *colon = authority.len ? memrchr(authority.data, ':', authority.len) : NULL;
     size_t host_len = colon ? (size_t)(colon - authority.data) : 0;
     size_t port_len = colon ? authority.len - host_len - 1 : 0;
-    if (host_len == 0 || host_len >= KVR_HOST_MAX || port_len == 0 || port_len > 5)
-        return kvr_error_set(error, KVR_E_INVALID, "replica \"%.*s\" is not host:port",
-                             (int)authority.len, authority.data);
+    const char *wrong = host_len == 0 || port_len == 0 ? "is not host:port" : NULL;
+    if (!wrong && port_of(kvr_slice_make(colon + 1, port_len)) == 0)
+        wrong = "must have a port between 1 and 65535";
+    if (!wrong && !is_host(kvr_slice_make(authority.data, host_len)))
+        wrong = "must have a host of letters, digits, dots, - and _, or an IPv6 address in []";
+    if (!wrong && host_len >= KVR_HOST_MAX)
+        wrong = "has a host that is too long";
+    if (wrong)
+        return kvr_error_set(error, KVR_E_INVALID, "replica \"%.*s\" %s",
+                             authority.len < 128 ? (int)authority.len : 128, authority.data, wrong);
     memcpy(host, authority.data, host_len);
     host[host_len] = '\0';
     memcpy(port, colon + 1, port_len);

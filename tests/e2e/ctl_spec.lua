@@ -292,7 +292,7 @@ describe("kvroute ctl", function()
       { REFUSED, "set king a=1", "king" },
       { REFUSED, "canary p2c 1.5", "share" },
       { REFUSED, "log loud", "loud" },
-      { REFUSED, "-a " .. fleet.replicas[1].name .. " scripts", "status 404" },
+      { UNREACHABLE, "-a " .. fleet.replicas[1].name .. " scripts", "status 404" },
       { USAGE, "", "a command is needed" },
       { USAGE, "frobnicate", '"frobnicate"' },
       { USAGE, "drain", "drain takes REPLICA" },
@@ -325,7 +325,36 @@ describe("kvroute ctl", function()
     fleet.replicas[1].script = Replica.answers({ body = "{", content_type = "text/html" })
     local code, _, err = ctl(fleet, "-a " .. fleet.replicas[1].name .. " status")
     assert.equal(UNREACHABLE, code)
-    has(err, "no admin interface")
+    has(err, "is not the admin listener of kvroute")
+  end)
+
+  it("says that the address of clients is not that of the admin interface", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    fleet.replicas[1].script = Replica.answers({ status = 404,
+      body = { error = { message = "Not Found" } } })
+    for _, command in ipairs({ "status", "metrics", "-j scripts" }) do
+      local code, out, err = ctl(fleet, "-a " .. fleet.address .. " " .. command)
+      assert.equal(UNREACHABLE, code)
+      assert.equal("", out)
+      has(err, fleet.address .. " is not the admin listener of kvroute: that is admin.listen, "
+        .. "127.0.0.1:8081 unless it is set")
+    end
+  end)
+
+  it("tells why an address can be no replica's", function()
+    local fleet = Fleet.start({ replicas = 1 })
+    local port, host = "must have a port between 1 and 65535", "must have a host of letters"
+    for url, words in pairs({
+      ["127.0.0.1:0"] = port, ["127.0.0.1:99999"] = port, ["http://engine:0/"] = port,
+      ["engine:+80"] = port, ["a@b:80"] = host, ["user:secret@b:80"] = host,
+      ["http://a:b:80"] = host, ["[::z-]:80"] = host, ["[1.2.3]:80"] = "has no IPv6 address in []",
+      [("x"):rep(250) .. ":80"] = "is of 253 bytes, at most 240 are possible",
+    }) do
+      local code, out, err = ctl(fleet, "add " .. url)
+      assert.same({ REFUSED, "" }, { code, out })
+      has(err, words)
+    end
+    assert.equal(1, #fleet:admin("/admin/replicas").replicas)
   end)
 
   it("helps with each command", function()

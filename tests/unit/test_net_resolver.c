@@ -277,13 +277,19 @@ static void test_authorities_are_split(void **state)
     (void)state;
     char host[KVR_HOST_MAX], port[8];
     struct kvr_error error;
-    static const char *const bad[] = {"", "host", ":80", "host:", "host:123456"};
+    static const char *const bad[] = {
+        "",           "host",     ":80",      "host:",    "host:123456",  "host:0",
+        "host:99999", "host:+80", "host: 80", "host:8o",  "a@b:80",       "a b:80",
+        "a%2e:80",    "[::1:80",  "[]:80",    "[a/b]:80", "h\xc3\xb6:80", "a:b:80"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(kvr_resolver_split(kvr_slice_of(bad[i]), host, port, &error),
                          KVR_E_INVALID);
     assert_int_equal(kvr_resolver_split(kvr_slice_of("a.b.example:8000"), host, port, &error), 0);
     assert_string_equal(host, "a.b.example");
     assert_string_equal(port, "8000");
+    assert_int_equal(kvr_resolver_split(kvr_slice_of("[fe80::1%eth0]:65535"), host, port, &error),
+                     0);
+    assert_int_equal(kvr_resolver_split(kvr_slice_of("my_host-1:1"), host, port, &error), 0);
 }
 
 /* ---- an ingress whose replica moves ---- */
