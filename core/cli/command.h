@@ -18,6 +18,7 @@ extern const struct kvr_command kvr_command_serve;
 extern const struct kvr_command kvr_command_replica;
 extern const struct kvr_command kvr_command_fleet;
 extern const struct kvr_command kvr_command_load;
+extern const struct kvr_command kvr_command_calibrate;
 extern const struct kvr_command kvr_command_ctl;
 
 #endif

@@ -9,6 +9,7 @@ static const struct kvr_command *const commands[] = {
     &kvr_command_replica,
     &kvr_command_fleet,
     &kvr_command_load,
+    &kvr_command_calibrate,
     &kvr_command_ctl,
 };
 

@@ -6,10 +6,13 @@
 #include "check.h"
 #include "memory.h"
 
-#define STEPS_MAX 1024 /* chunks of one prompt */
-#define ROUNDS    4
+#define STEPS_MAX   1024 /* chunks of one prompt */
+#define ROUNDS      10
+#define STRAY       2.0   /* times the median error */
+#define LEAST_STRAY 0.005 /* no error below is one */
 /* A form or budget that is only so much better is no better: the earlier one is kept. */
 #define CLEARLY 0.7
+#define EXACT   1e-9 /* mean square of errors that are rounding */
 
 static const uint32_t budgets[] = {2048, 8192, 512, 1024, 4096, 16384};
 
@@ -90,8 +93,22 @@ static double weight_of(const struct kvr_timing *timings, size_t len, enum kvr_t
     return (double)len / (double)count;
 }
 
+/* A timing that something disturbed is far off the fit of all others, and counts the less the
+ * farther (Huber's weights). */
+static void reweigh(struct kvr_fit_row *rows, size_t len, const struct kvr_profile *profile)
+{
+    double *errors = kvr_alloc(2 * len * sizeof *errors);
+    for (size_t i = 0; i < len; i++)
+        errors[i] = errors[len + i] = fabs(kvr_fit_predict(profile, &rows[i]) / rows[i].ms - 1);
+    double usual = fmax(STRAY * kvr_fit_report(errors, len).median, LEAST_STRAY);
+    for (size_t i = 0; i < len; i++)
+        if (errors[len + i] > usual)
+            rows[i].weight *= usual / errors[len + i];
+    kvr_free(errors);
+}
+
 /* Fits for one form and budget; returns the weighted mean square of the errors. Each round knows
- * better than the one before which steps are the longest. */
+ * better than the one before which steps are the longest, and which timings are astray. */
 static double fit_one(const struct kvr_timing *timings, size_t len, enum kvr_step_form form,
                       uint32_t budget, struct kvr_profile *profile)
 {
@@ -110,6 +127,8 @@ static double fit_one(const struct kvr_timing *timings, size_t len, enum kvr_ste
                 .steps_len = steps_of(&timings[i], profile, budget, own),
             };
         }
+        if (round > 0)
+            reweigh(rows, len, profile);
         int failed = kvr_fit(rows, len, form, profile, NULL);
         KVR_CHECK(!failed);
     }
@@ -154,7 +173,7 @@ int kvr_calibrate(const struct kvr_timing *timings, size_t len,
             struct kvr_profile tried = *profile;
             uint32_t budget = options->budget ? options->budget : budgets[i];
             double error_now = fit_one(timings, len, (enum kvr_step_form)form, budget, &tried);
-            if (error_now < CLEARLY * best) {
+            if (error_now + EXACT < CLEARLY * best) {
                 best = error_now;
                 *profile = tried;
             }

@@ -120,7 +120,9 @@ void kvr_profile_text_write(const struct kvr_profile *profile, struct kvr_buffer
         bool is_default = value == (strcmp(numbers[i].key, "replicas") == 0 ? 1.0 : 0.0);
         bool needed = strcmp(numbers[i].key, "step_floor_ms") == 0 ||
                       strcmp(numbers[i].key, "prefill_token_ms") == 0;
-        if (!is_default || needed)
+        if (numbers[i].kind == WHOLE && !is_default)
+            kvr_buffer_printf(out, "%s = %u\n", numbers[i].key, whole);
+        else if (!is_default || needed)
             put_real(out, numbers[i].key, value);
     }
     if (!profile->cache_generated)

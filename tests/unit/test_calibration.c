@@ -194,6 +194,29 @@ static void test_profiles_come_back(void **state)
     }
 }
 
+/* Every fifth timing is too long, by a half or by five times, as when the machine had other things
+ * to do. */
+static void test_disturbed(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct kvr_profile truth = *kvr_profile_find(kvr_slice_of("h100-8b-bf16"));
+    truth.jitter = 0;
+    time_all(&client, &truth);
+    for (size_t i = 2; i < client.len; i += 5)
+        client.timings[i].ms *= i % 2 ? 1.5 : 5;
+    struct kvr_profile found = {.name = "found"};
+    struct kvr_calibration report;
+    const struct kvr_calibration_options options = {0};
+    assert_int_equal(kvr_calibrate(client.timings, client.len, &options, &found, &report, NULL),
+                     KVR_OK);
+    assert_int_equal(found.max_num_batched_tokens, truth.max_num_batched_tokens);
+    assert_near("floor", found.step_floor_ms, truth.step_floor_ms, 0.02);
+    assert_near("prefill token", found.prefill_token_ms, truth.prefill_token_ms, 0.03);
+    assert_near("decode context", found.decode_context_ms, truth.decode_context_ms, 0.1);
+    assert_true(report.all.median < 0.01 && report.all.worst > 0.3); /* and the report says so */
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -219,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_profiles_come_back),
+        cmocka_unit_test(test_disturbed),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
