@@ -7,4 +7,4 @@ files["tests/sim"] = { std = "luajit+busted" }
 files["policies"] = { read_globals = { "kvr", "log" } }
 -- A profile is settings: plain assignments, as in a configuration.
 files["core/engine/profiles"] = { ignore = { "111" } }
-exclude_files = { "build*", "**/node_modules" }
+exclude_files = { "build*", "**/node_modules", "**/.cells" }

@@ -1,0 +1,20 @@
+# Writes C macros that name what the program was built from: KVR_BUILD_SIMULATED for the layers that
+# decide what a simulation gives, KVR_BUILD_LIVE for all of core/.
+function(digest out)
+  set(all "")
+  foreach(layer ${ARGN})
+    file(GLOB_RECURSE files RELATIVE ${CORE} ${CORE}/${layer}/*)
+    list(SORT files)
+    foreach(name ${files})
+      file(SHA256 ${CORE}/${name} one)
+      string(APPEND all "${name} ${one}\n")
+    endforeach()
+  endforeach()
+  string(SHA256 all "${all}")
+  string(SUBSTRING ${all} 0 32 all)
+  set(${out} ${all} PARENT_SCOPE)
+endfunction()
+
+digest(simulated base model engine script router sim)
+digest(live .)
+file(WRITE ${OUTPUT} "#define KVR_BUILD_SIMULATED \"${simulated}\"\n#define KVR_BUILD_LIVE \"${live}\"\n")

@@ -1,0 +1,226 @@
+-- An experiment: which cells there are, and what is shown of them. A file of experiments/ returns
+-- one.
+--
+--   return lab.experiment {
+--     name = "margins",
+--     axes = { { "skew", 0, 1, 1.4 } },
+--     fleet = lab.fleet.simulated { profile = "rtx3090-8b-awq", replicas = 5 },
+--     workload = function(at) return lab.workload.kvroute { users = 32, skew = at.skew } end,
+--     policies = { "session_affinity", { "prefix_affinity", spill = "off" } },
+--     measure = { seconds = 300, warmup_s = 50 },
+--     slo = { ttft_ms = 990, itl_ms = 24 },
+--     seeds = 5,
+--     show = { metrics = { "goodput", "hit_rate" } },
+--   }
+--
+-- Cells are places on the axes x policies x seeds. What depends on the place is a function of it.
+local cell = require("kvroute.cell")
+local collect = require("kvroute.collect")
+local ffi = require("kvroute.ffi")
+local json = require("kvroute.json")
+local metric = require("kvroute.metric")
+local policy = require("kvroute.policy")
+local results = require("kvroute.results")
+local schema = require("kvroute.schema")
+
+local M = {}
+
+local SEEDS = 3
+
+---@class kvr.Definition
+---@field name string letters, digits, - and _: files are called so
+---@field question string? one line, shown above the tables
+---@field axes any[][]? { name, value, value, ... } each; the last varies fastest
+---@field ladder any[]? one more axis { name, value, ..., stop = fun(result) }: each policy and seed
+---  climbs it until `stop` says so
+---@field fleet table|fun(at: table): table
+---@field workload table|fun(at: table): table
+---@field policies (string|kvr.ScriptChoice)[]|fun(at: table): (string|kvr.ScriptChoice)[]
+---@field router table|fun(at: table): table|nil fields of the router; see lab.router
+---@field measure kvr.Measure|fun(at: table): kvr.Measure
+---@field slo {ttft_ms: number?, itl_ms: number?}|fun(at: table): table what counts as good
+---@field collect string[]? files of collectors; see collect.lua
+---@field seeds integer? 3 repetitions
+---@field limit_s number? for one cell
+---@field show kvr.Show?
+---@field report (fun(results: kvr.Results): string)? instead of `show`
+
+---@class kvr.Measure what is measured: requests sent after the warm-up, by time or by number
+---@field seconds number? in all
+---@field warmup_s number?
+---@field requests number? after the warm-up
+---@field warmup_requests number?
+---@field drain_s number? longest wait for what was sent
+
+local types = {
+  name = "string", question = "string?", axes = "table?", ladder = "table?",
+  fleet = "table|function", workload = "table|function", policies = "table|function",
+  router = "table|function?", measure = "table|function", slo = "table|function",
+  collect = "table?", seeds = "number?", limit_s = "number?", show = "table?",
+  report = "function?",
+}
+
+---@class kvr.Experiment
+---@field name string
+---@field definition kvr.Definition
+---@field axes string[]
+local Experiment = {}
+Experiment.__index = Experiment
+
+local function check_axis(axis, what, level)
+  if type(axis) ~= "table" or type(axis[1]) ~= "string" or axis[2] == nil then
+    error(what .. ": an axis is { name, value, value, ... }", level + 1)
+  end
+end
+
+---@param definition kvr.Definition
+---@return kvr.Experiment
+function M.new(definition)
+  schema.check("experiment", definition, types, 2)
+  if not definition.name:find("^[%w_-]+$") then
+    error(("experiment: name is letters, digits, - and _, not %q"):format(definition.name), 2)
+  end
+  local axes = {}
+  for i, axis in ipairs(definition.axes or {}) do
+    check_axis(axis, "experiment: axes", 2)
+    axes[i] = axis[1]
+  end
+  if definition.ladder then
+    check_axis(definition.ladder, "experiment: ladder", 2)
+    axes[#axes + 1] = definition.ladder[1]
+  end
+  local show = definition.show or {}
+  schema.check("experiment: show", show,
+    { metrics = "table?", matrix = "string?", baseline = "string?" }, 2)
+  for _, name in ipairs(show.metrics or { show.matrix }) do metric.find(name) end
+  return setmetatable({ name = definition.name, definition = definition, axes = axes }, Experiment)
+end
+
+-- ---- places ----
+
+local function places_of(axes)
+  local places = { {} }
+  for _, axis in ipairs(axes) do
+    local longer = {}
+    for _, place in ipairs(places) do
+      for i = 2, #axis do
+        local at = schema.copy(place)
+        at[axis[1]] = axis[i]
+        longer[#longer + 1] = at
+      end
+    end
+    places = longer
+  end
+  return places
+end
+
+local function value_at(self, name, at)
+  local value = self.definition[name]
+  if type(value) ~= "function" then return value end
+  local out = value(schema.copy(at))
+  if type(out) ~= "table" then
+    error(("experiment %s: %s gives %s at %s"):format(self.name, name, type(out),
+      cell.place(at, self.axes)), 0)
+  end
+  return out
+end
+
+local measures = {
+  seconds = "number?", warmup_s = "number?", requests = "number?", warmup_requests = "number?",
+  drain_s = "number?",
+}
+
+-- The text of a load point has no like at another, and is the same for all policies: its epoch.
+local function with_epoch(workload, seed)
+  local out = schema.copy(workload)
+  out.epoch = tonumber(ffi.hash64(json.encode(workload) .. seed):sub(1, 8), 16)
+  return out
+end
+
+local function policies_at(self, at)
+  local out, labels = {}, {}
+  for i, choice in ipairs(value_at(self, "policies", at)) do
+    local id = json.encode(choice)
+    self.resolved[id] = self.resolved[id] or policy.resolve(choice)
+    out[i] = self.resolved[id]
+    if labels[out[i].label] then
+      error(("experiment %s: two policies are called %s; give one a label"):format(self.name,
+        out[i].label), 0)
+    end
+    labels[out[i].label] = true
+  end
+  if #out == 0 then error(("experiment %s has no policies"):format(self.name), 0) end
+  return out
+end
+
+-- ---- cells ----
+
+local function parts_at(self, at)
+  local parts = { at = at, collect = self.collectors }
+  parts.fleet, parts.workload = value_at(self, "fleet", at), value_at(self, "workload", at)
+  for what, table_ in pairs({ fleet = parts.fleet, workload = parts.workload }) do
+    if not table_.kind then
+      error(("experiment %s: %s is made by lab.%s"):format(self.name, what, what), 0)
+    end
+  end
+  parts.router = value_at(self, "router", at) or {}
+  parts.measure = schema.check("measure", value_at(self, "measure", at), measures, 1)
+  parts.slo = schema.check("slo", value_at(self, "slo", at),
+    { ttft_ms = "number?", itl_ms = "number?" }, 1)
+  return parts
+end
+
+local function make_cell(parts, choice, seed)
+  local copy = {}
+  for name, value in pairs(parts) do copy[name] = value end
+  copy.policy, copy.seed, copy.workload = choice, seed, with_epoch(parts.workload, seed)
+  return cell.new(copy)
+end
+
+---All cells, in chains that are climbed one after another; without a ladder of one each. A place's
+---repetitions come together, policies within.
+---@param first_seed integer
+---@param seeds integer? instead of the experiment's own number
+---@return kvr.Cell[][]
+function Experiment:chains(first_seed, seeds)
+  local d, chains = self.definition, {}
+  self.resolved, self.collectors = {}, {}
+  for i, path in ipairs(d.collect or {}) do self.collectors[i] = collect.read(path) end
+  local rungs = places_of({ d.ladder })
+  for _, at in ipairs(places_of(d.axes or {})) do
+    local steps = {} -- by rung: the parts, and the policies there
+    for i, rung in ipairs(rungs) do
+      local place = schema.copy(at)
+      for axis, value in pairs(rung) do place[axis] = value end
+      steps[i] = { parts = parts_at(self, place), policies = policies_at(self, place) }
+    end
+    for seed = first_seed, first_seed + (seeds or d.seeds or SEEDS) - 1 do
+      for p = 1, #steps[1].policies do
+        local chain = {}
+        for i, step in ipairs(steps) do chain[i] = make_cell(step.parts, step.policies[p], seed) end
+        chains[#chains + 1] = chain
+      end
+    end
+  end
+  return chains
+end
+
+---@return (fun(record: table): boolean)?
+function Experiment:stop()
+  local stop = self.definition.ladder and self.definition.ladder.stop
+  return stop and function(record) return stop(record.result) end
+end
+
+---@param chains kvr.Cell[][]
+---@param records table<string, table>
+---@return kvr.Results
+function Experiment:results(chains, records)
+  return results.new(self.name, self.axes, chains, records)
+end
+
+---@return boolean
+function M.is(value)
+  return getmetatable(value) == Experiment
+end
+
+return M

@@ -1,0 +1,86 @@
+-- Where requests go: engines under virtual time, emulated engines behind real sockets, or engines
+-- that run somewhere. Each function gives plain data for a cell.
+local json = require("kvroute.json")
+local schema = require("kvroute.schema")
+
+local M = {}
+
+---@class kvr.SimulatedFleet
+---@field profile string name of a built-in profile, or a file's path
+---@field profile_set table? values over those of the profile, such as cache_generated = false
+---@field replicas number? as many as the profile's study had
+---@field slowdowns number[]? by replica: its steps take so many times as long
+---@field weights number[]? by replica, of the router
+---@field changes table[]? what happens when: { at_s = 100, replica = 3, kind = "restart" }
+---@field ring_seed number? places replicas on the ring; the seed's otherwise
+---@field network_ms number? 0, one way
+---@field router_ms number? 0, from a decision until the request leaves
+---@field decision_ms number? 0, from the arrival until the decision
+---@field decision_sigma number? 0, lognormal spread of that
+---@field scrape_ms number? 1,000 between two readings of an engine's signals
+---@field max_waiting number? requests queued in one engine
+local simulated = {
+  profile = "string", profile_set = "table?", replicas = "number?", slowdowns = "table?",
+  weights = "table?", changes = "table?", ring_seed = "number?", network_ms = "number?",
+  router_ms = "number?", decision_ms = "number?", decision_sigma = "number?",
+  scrape_ms = "number?", max_waiting = "number?",
+}
+
+---@class kvr.EmulatedFleet
+---@field profile string
+---@field replicas number?
+---@field time_scale number? 1, engine seconds a second
+local emulated = { profile = "string", replicas = "number?", time_scale = "number?" }
+
+---@class kvr.UrlFleet
+---@field urls string[]
+---@field profile string? what the engines are, for the record
+---@field reset string? command that empties their caches before each cell
+local urls = { urls = "table", profile = "string?", reset = "string?" }
+
+-- A profile file's values are part of what decides a result: they travel with the cell.
+local function read_profile(out, level)
+  if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then return end
+  local values = {}
+  local chunk, why = loadfile(out.profile)
+  if not chunk then error("fleet: " .. why, level + 1) end
+  local ok, failure = pcall(setfenv(chunk, values))
+  if not ok then error("fleet: " .. failure, level + 1) end
+  out.profile_file = values
+end
+
+local function make(kind, options, types)
+  local out = schema.copy(schema.check("fleet." .. kind, options, types, 3))
+  out.kind = kind
+  if out.profile then read_profile(out, 3) end
+  return out
+end
+
+---@param options kvr.SimulatedFleet
+---@return table
+function M.simulated(options)
+  local out = make("simulated", options, simulated)
+  for i, change in ipairs(out.changes or {}) do
+    schema.check("fleet.simulated: changes[" .. i .. "]", change,
+      { at_s = "number", replica = "number", kind = "string", value = "number?" }, 2)
+  end
+  return out
+end
+
+---Emulated engines and a router in processes of their own on the loopback.
+---@param options kvr.EmulatedFleet
+---@return table
+function M.emulated(options)
+  return make("emulated", options, emulated)
+end
+
+---Engines that run already. A router of our own is started before them.
+---@param options kvr.UrlFleet
+---@return table
+function M.urls(options)
+  local out = make("urls", options, urls)
+  json.list(out.urls)
+  return out
+end
+
+return M

@@ -1,0 +1,230 @@
+-- The cells of an experiment with what came out, in the order in which it names them; repetitions
+-- that differ in the seed alone are a pool.
+local cell = require("kvroute.cell")
+local json = require("kvroute.json")
+local metric = require("kvroute.metric")
+local stats = require("kvroute.stats")
+local tables = require("kvroute.table")
+
+local M = {}
+
+---@class kvr.Pool
+---@field policy string label
+---@field at table<string, any>
+---@field place string "skew 1.4", "" without axes
+---@field regime "closed"|"open"
+---@field cells kvr.Cell[] those that have a result
+---@field results table[] theirs
+---@field missing integer cells without one
+local Pool = {}
+Pool.__index = Pool
+
+---@class kvr.Results
+---@field name string
+---@field axes string[] names
+---@field pools kvr.Pool[]
+---@field missing integer
+local Results = {}
+Results.__index = Results
+
+-- ---- pools ----
+
+---Each repetition's figure; NaN where one does not know it.
+---@param name string of a metric
+---@return number[]
+function Pool:values(name)
+  local out = {}
+  for i, result in ipairs(self.results) do out[i] = metric.find(name).of(result) or 0 / 0 end
+  return out
+end
+
+---@return number # NaN: not known
+function Pool:value(name)
+  return metric.pool(metric.find(name), self.results)
+end
+
+---@return number least, number most
+function Pool:range(name)
+  return stats.range(self:values(name))
+end
+
+---"15.3 (14.8-15.6)", or "15.3" of a single one.
+---@return string|false
+function Pool:shown(name, with_range)
+  local m, value = metric.find(name), self:value(name)
+  if value ~= value then return false end
+  if not with_range or #self.results < 2 then return m.show(value) end
+  local least, most = self:range(name)
+  return ("%s (%s-%s)"):format(m.show(value), m.show(least), m.show(most))
+end
+
+---@class kvr.Comparison
+---@field percent number of `with`; infinite over a zero
+---@field difference number
+---@field separated boolean the ranges do not touch
+---@field text string "+38 %", "+1.2 over zero", "in spread"
+
+---How this pool stands against another of the same loop.
+---@param with kvr.Pool
+---@param name string of a metric
+---@return kvr.Comparison
+function Pool:against(with, name)
+  if self.regime ~= with.regime then
+    error("a closed loop is not compared with an open one", 0)
+  end
+  local ours, theirs = self:value(name), with:value(name)
+  local out = { difference = ours - theirs, percent = 100 * (ours - theirs) / theirs }
+  out.separated = stats.separated(self:values(name), with:values(name))
+  if ours ~= ours or theirs ~= theirs then
+    out.text = "-"
+  elseif not out.separated then
+    out.text = "in spread"
+  elseif theirs == 0 then
+    out.text = ("+%s over zero"):format(metric.find(name).show(ours))
+  else
+    out.text = ("%+.0f %%"):format(out.percent)
+  end
+  return out
+end
+
+-- ---- results ----
+
+---@param policy string label
+---@param at table<string, any>? any of its axes; a pool that has these
+---@return kvr.Pool?
+function Results:find(policy, at)
+  for _, pool in ipairs(self.pools) do
+    local fits = pool.policy == policy
+    for axis, value in pairs(at or {}) do fits = fits and pool.at[axis] == value end
+    if fits then return pool end
+  end
+end
+
+---Pools of the same place and loop together, in order.
+---@return kvr.Pool[][]
+function Results:places()
+  local out, known = {}, {}
+  for _, pool in ipairs(self.pools) do
+    local name = pool.regime .. " " .. pool.place
+    if not known[name] then
+      known[name] = {}
+      out[#out + 1] = known[name]
+    end
+    table.insert(known[name], pool)
+  end
+  return out
+end
+
+---Labels of policies in order of appearance.
+---@return string[]
+function Results:policies()
+  local out, known = {}, {}
+  for _, pool in ipairs(self.pools) do
+    if not known[pool.policy] then out[#out + 1] = pool.policy end
+    known[pool.policy] = true
+  end
+  return out
+end
+
+---@param name string
+---@param axes string[]
+---@param chains kvr.Cell[][]
+---@param records table<string, table>
+---@return kvr.Results
+function M.new(name, axes, chains, records)
+  local self = setmetatable({ name = name, axes = axes, pools = {}, missing = 0 }, Results)
+  local known = {}
+  for _, chain in ipairs(chains) do
+    for _, each in ipairs(chain) do
+      local place = cell.place(each.at, axes)
+      local id = table.concat({ each.policy, place, each.regime }, "\0")
+      local pool = known[id]
+      if not pool then
+        pool = setmetatable({
+          policy = each.policy, at = each.at, place = place, regime = each.regime, cells = {},
+          results = {}, missing = 0,
+        }, Pool)
+        known[id] = pool
+        self.pools[#self.pools + 1] = pool
+      end
+      local record = records[each.key]
+      if record then
+        pool.cells[#pool.cells + 1] = each
+        pool.results[#pool.results + 1] = record.result
+      else
+        pool.missing, self.missing = pool.missing + 1, self.missing + 1
+      end
+    end
+  end
+  return self
+end
+
+-- ---- as data ----
+
+local function script_of(script)
+  if type(script) ~= "table" then return json.null end
+  return { name = script.name, hash = script.hash, params = script.params }
+end
+
+local function metrics_of(read)
+  local out = {}
+  for _, each in ipairs(metric.all()) do
+    local value = read(each)
+    if value and value == value then out[each.name] = value end
+  end
+  return out
+end
+
+---Everything that is known, without the machine and the time: the same run gives the same bytes.
+---@return table
+function Results:data()
+  local pools = json.list({})
+  for i, pool in ipairs(self.pools) do
+    local repetitions = json.list({})
+    for j, each in ipairs(pool.cells) do
+      repetitions[j] = {
+        seed = each.seed, key = each.key, result = pool.results[j],
+        policy = script_of(each.spec.policy), spill = script_of(each.spec.spill),
+        profile = each.spec.fleet.profile, build = each.spec.build, slo = each.spec.slo,
+      }
+    end
+    pools[i] = {
+      policy = pool.policy, at = pool.at, regime = pool.regime, missing = pool.missing,
+      median = metrics_of(function(m) return pool:value(m.name) end),
+      repetitions = repetitions,
+    }
+  end
+  return { experiment = self.name, axes = json.list(self.axes), pools = pools }
+end
+
+local ORIGIN = {
+  "seed", "regime", "profile", "policy_hash", "spill", "spill_hash", "build", "key",
+}
+
+---A row a cell.
+---@return string
+function Results:csv()
+  local head = { "policy" }
+  for _, axis in ipairs(self.axes) do head[#head + 1] = axis end
+  for _, name in ipairs(ORIGIN) do head[#head + 1] = name end
+  for _, each in ipairs(metric.all()) do head[#head + 1] = each.name end
+  local rows = {}
+  for _, pool in ipairs(self.pools) do
+    for i, each in ipairs(pool.cells) do
+      local spec, row = each.spec, { pool.policy }
+      for _, axis in ipairs(self.axes) do row[#row + 1] = each.at[axis] or false end
+      local spill = type(spec.spill) == "table" and spec.spill or {}
+      for _, value in ipairs({ each.seed, each.regime, spec.fleet.profile or "", spec.policy.hash,
+        spill.name or "", spill.hash or "", spec.build, each.key }) do
+        row[#row + 1] = value
+      end
+      for _, each_metric in ipairs(metric.all()) do
+        row[#row + 1] = each_metric.of(pool.results[i]) or false
+      end
+      rows[#rows + 1] = row
+    end
+  end
+  return tables.csv(head, rows)
+end
+
+return M

@@ -1,0 +1,27 @@
+-- Settings of the router, for an experiment's `router`.
+local M = {}
+
+---@class kvr.RouterSettings zeros are the router's own defaults
+---@field index_ttl_ms number? beliefs age so fast; < 0 never
+---@field index_nodes number? most blocks of belief
+---@field index_nodes_per_replica number?
+---@field index_memory_mb number?
+---@field index_block_bytes number? 64
+---@field index_wide_after number? bytes of a prompt after which blocks are wide; 0 off
+---@field index_replies number? 1: beliefs hold what was generated, too
+---@field ring_vnodes number? 128
+---@field capacity number? most in flight on a replica
+---@field moves number? 2
+---@field requests_max number?
+---@field queue_max number? 0 off
+---@field queue_shortest number?
+---@field queue_deadline_ms number?
+---@field health_interval_ms number?
+---@field health_ramp_ms number?
+---@field canary_share number?
+
+---As the study of five RTX 3090 had it: beliefs last 57 s, 16,311 blocks at most.
+---@type kvr.RouterSettings
+M.study = { index_ttl_ms = 57000, index_nodes = 16311 }
+
+return M

@@ -1,0 +1,251 @@
+-- Runs cells in parallel processes and keeps each result as it comes. A cell that is in the store
+-- is not run again, so a run that was stopped goes on where it was.
+--
+-- Cells come in chains: within one they run in order, and the chain may stop early (a ladder of
+-- loads). Cells that have nothing to do with each other are chains of one.
+local poll = require("posix.poll")
+local signal = require("posix.signal")
+local json = require("kvroute.json")
+local process = require("kvroute.process")
+local progress = require("kvroute.progress")
+
+local M = {}
+
+local LIMIT_S = 1800 -- for one cell, then it has failed
+local POLL_MS = 200
+
+---@class kvr.RunOptions
+---@field store kvr.Store
+---@field argv string[] what runs a worker
+---@field jobs integer
+---@field shard? {index: integer, of: integer} only these chains; the others are collected
+---@field rows? boolean rows are wanted too
+---@field fresh? boolean run what is in the store again
+---@field limit_s? number
+---@field stop? fun(record: table): boolean the rest of the chain need not run
+---@field progress? fun(total: integer): kvr.Progress
+
+---@class kvr.RunResult
+---@field records table<string, table> by key of the cell
+---@field failures {cell: kvr.Cell, reason: string}[]
+---@field missing integer cells that were not to be run here and are not in the store
+---@field ran integer
+---@field interrupted boolean
+
+local Run = {}
+Run.__index = Run
+
+-- ---- chains ----
+
+local function stored(self, cell)
+  if self.options.fresh and not self.fresh_done[cell.key] then return nil end
+  if self.options.rows and not self.options.store:has_rows(cell.key) then return nil end
+  return self.options.store:read(cell.key)
+end
+
+local function ends(self, chain, record)
+  return chain.at == #chain.cells or (self.options.stop and self.options.stop(record)) or false
+end
+
+-- Takes what is known of a chain and moves on. Leaves it where a cell has to be run, waits for one
+-- under way in another chain, or at its end.
+local function advance(self, chain)
+  while true do
+    local cell = chain.cells[chain.at]
+    local record = self.records[cell.key] or stored(self, cell)
+    if not record then break end
+    self.records[cell.key] = record
+    if ends(self, chain, record) then return end
+    chain.at = chain.at + 1
+  end
+  local key = chain.cells[chain.at].key
+  if self.failed[key] then return end
+  local waiting = self.under_way[key]
+  if waiting then
+    waiting[#waiting + 1] = chain
+  elseif chain.ours then
+    self.under_way[key] = {}
+    self.ready[#self.ready + 1] = chain
+  end
+end
+
+local function wake(self, key)
+  local waiting = self.under_way[key]
+  self.under_way[key] = nil
+  for _, chain in ipairs(waiting) do advance(self, chain) end
+end
+
+-- ---- workers ----
+
+local function start_worker(self)
+  local worker = { process = process.start(self.options.argv) }
+  self.workers[worker.process.fd] = worker
+  self.fds[worker.process.fd] = { events = { IN = true } }
+  return worker
+end
+
+local function end_worker(self, worker, kill)
+  local fd = worker.process.fd
+  self.workers[fd], self.fds[fd] = nil, nil
+  return worker.process:finish(kill)
+end
+
+local function idle_worker(self)
+  local count = 0
+  for _, worker in pairs(self.workers) do
+    count = count + 1
+    if not worker.chain then return worker end
+  end
+  return count < self.options.jobs and start_worker(self) or nil
+end
+
+local function job_of(self, cell)
+  local job = { spec = cell.spec, texts = cell.texts }
+  if self.options.rows then
+    self.options.store:prepare(cell.key)
+    job.rows = self.options.store:path(cell.key, "rows.jsonl")
+  end
+  return json.encode(job)
+end
+
+local function fail(self, chain, reason)
+  local cell = chain.cells[chain.at]
+  self.failures[#self.failures + 1] = { cell = cell, reason = reason }
+  self.failed[cell.key] = true
+  self.progress.total = self.progress.total - (#chain.cells - chain.at)
+  self.progress:add(false)
+  wake(self, cell.key)
+end
+
+local function hand_out(self)
+  while #self.ready > 0 do
+    local worker = idle_worker(self)
+    if not worker then return end
+    local chain = table.remove(self.ready, 1)
+    worker.chain, worker.began = chain, progress.now()
+    if not worker.process:send(job_of(self, chain.cells[chain.at])) then
+      fail(self, chain, "its process " .. end_worker(self, worker, true))
+    end
+  end
+end
+
+local function finished(self, worker, answer)
+  local chain, store = worker.chain, self.options.store
+  local cell = chain.cells[chain.at]
+  worker.chain = nil
+  if answer.failure then return fail(self, chain, answer.failure) end
+  local record = { key = cell.key, cell = cell.spec, result = answer.result }
+  for hash, text in pairs(cell.texts) do store:keep_script(hash, text) end
+  store:write(record)
+  -- As it will be read: what a later run shows must not differ in a digit.
+  self.records[cell.key] = json.decode(json.encode(record))
+  self.fresh_done[cell.key] = true
+  self.ran = self.ran + 1
+  self.progress:add(true)
+  if not ends(self, chain, self.records[cell.key]) then
+    chain.at = chain.at + 1
+    advance(self, chain)
+  else
+    self.progress.total = self.progress.total - (#chain.cells - chain.at)
+  end
+  wake(self, cell.key)
+end
+
+local function listen(self)
+  local ready = poll.poll(self.fds, POLL_MS) or 0 -- nil: a signal
+  local now = progress.now()
+  for fd, events in pairs(self.fds) do
+    -- What poll says of a descriptor stays there when it finds nothing the next time.
+    local worker, revents = self.workers[fd], ready > 0 and events.revents
+    if revents and (revents.IN or revents.HUP or revents.ERR) then
+      local line, ended = worker.process:receive()
+      if line then
+        finished(self, worker, json.decode(line))
+      elseif ended then
+        local chain, how = worker.chain, end_worker(self, worker, true)
+        if chain then fail(self, chain, "its process " .. how) end
+        return -- the table of descriptors has changed under the loop
+      end
+    elseif worker.chain and now - worker.began > (self.options.limit_s or LIMIT_S) then
+      local chain = worker.chain
+      end_worker(self, worker, true)
+      fail(self, chain, ("it took longer than %g s"):format(self.options.limit_s or LIMIT_S))
+      return
+    end
+  end
+  self.progress:tick()
+end
+
+local function busy(self)
+  for _, worker in pairs(self.workers) do
+    if worker.chain then return true end
+  end
+  return #self.ready > 0
+end
+
+local function loop(self)
+  while busy(self) and not self.interrupted do
+    hand_out(self)
+    if busy(self) then listen(self) end
+  end
+end
+
+local function guarded(self)
+  local before = signal.signal(signal.SIGINT, function() self.interrupted = true end)
+  local before_term = signal.signal(signal.SIGTERM, function() self.interrupted = true end)
+  local pipe = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+  local ok, why = xpcall(loop, debug.traceback, self)
+  for _, worker in pairs(self.workers) do worker.process:finish(true) end
+  signal.signal(signal.SIGINT, before)
+  signal.signal(signal.SIGTERM, before_term)
+  signal.signal(signal.SIGPIPE, pipe)
+  self.progress:finish()
+  if not ok then error(why, 0) end
+end
+
+-- ---- a run ----
+
+-- Cells that have no result and no failure either: other shards have them, or nobody yet.
+local function missing(self, chains)
+  local count = 0
+  for _, cells in ipairs(chains) do
+    for i, cell in ipairs(cells) do
+      local record = self.records[cell.key] or stored(self, cell)
+      self.records[cell.key] = record
+      if not record then
+        count = count + (self.failed[cell.key] and 0 or #cells - i + 1)
+        break
+      elseif ends(self, { cells = cells, at = i }, record) then
+        break
+      end
+    end
+  end
+  return count
+end
+
+---@param chains kvr.Cell[][]
+---@param options kvr.RunOptions
+---@return kvr.RunResult
+function M.run(chains, options)
+  local self = setmetatable({
+    options = options, records = {}, failures = {}, failed = {}, ran = 0,
+    interrupted = false, ready = {}, under_way = {}, workers = {}, fds = {}, fresh_done = {},
+  }, Run)
+  local total = 0
+  for i, cells in ipairs(chains) do
+    local shard = options.shard
+    local ours = not shard or (i - 1) % shard.of == shard.index - 1
+    local chain = { cells = cells, at = 1, ours = ours }
+    local ready = #self.ready
+    advance(self, chain)
+    if #self.ready > ready then total = total + #cells - chain.at + 1 end
+  end
+  self.progress = (options.progress or progress.new)(total)
+  guarded(self)
+  return {
+    missing = missing(self, chains), records = self.records, failures = self.failures,
+    ran = self.ran, interrupted = self.interrupted,
+  }
+end
+
+return M

@@ -1,0 +1,54 @@
+-- Tables that a user writes: unknown names and wrong types are refused, at the user's own line.
+local M = {}
+
+---@return string[]
+function M.names(of)
+  local out = {}
+  for name in pairs(of) do out[#out + 1] = tostring(name) end
+  table.sort(out)
+  return out
+end
+
+local function article(kind)
+  return (kind:find("^[aeiou]") and "an " or "a ") .. kind
+end
+
+---The types of each name, as "number", "string|table", ...; a "?" at the end allows its absence.
+---@param what string as the user calls the table
+---@param values table
+---@param types table<string, string>
+---@param level integer as of error(); 2: the caller of who calls this
+---@return table values
+function M.check(what, values, types, level)
+  level = level + 1
+  if type(values) ~= "table" then
+    error(("%s takes a table, not %s"):format(what, article(type(values))), level)
+  end
+  for name in pairs(values) do
+    if not types[name] then
+      error(("%s has no option %s; it has %s"):format(what, tostring(name),
+        table.concat(M.names(types), ", ")), level)
+    end
+  end
+  for name, wanted in pairs(types) do
+    local kinds, optional = wanted:gsub("%?$", "")
+    local value = values[name]
+    if value == nil and optional == 0 then
+      error(("%s needs %s"):format(what, name), level)
+    elseif value ~= nil and not ("|" .. kinds .. "|"):find("|" .. type(value) .. "|", 1, true) then
+      error(("%s: %s is %s, not %s"):format(what, name, article((kinds:gsub("|", " or a "))),
+        article(type(value))), level)
+    end
+  end
+  return values
+end
+
+---A copy of a table of plain data, a function being none.
+function M.copy(value)
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for key, item in pairs(value) do out[key] = M.copy(item) end
+  return setmetatable(out, getmetatable(value))
+end
+
+return M

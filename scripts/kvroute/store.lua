@@ -1,0 +1,98 @@
+-- Finished cells, a file each, named by the address of the cell: DIR/ab/abcdef....json. They
+-- appear whole or not at all, so runs may be killed, and several may share one folder.
+local lfs = require("lfs")
+local unistd = require("posix.unistd")
+local json = require("kvroute.json")
+
+---@class kvr.Store
+---@field folder string
+local Store = {}
+Store.__index = Store
+
+local M = {}
+
+local function make_folder(path)
+  local at = path:sub(1, 1) == "/" and "/" or ""
+  for part in path:gmatch("[^/]+") do
+    at = at .. part
+    if not lfs.attributes(at, "mode") then
+      local ok, why = lfs.mkdir(at)
+      -- Another process may have been quicker.
+      if not ok and lfs.attributes(at, "mode") ~= "directory" then
+        error(("cannot make the folder %s: %s"):format(at, why), 0)
+      end
+    end
+    at = at .. "/"
+  end
+end
+
+---@param folder string is made when it is first written to
+---@return kvr.Store
+function M.open(folder)
+  return setmetatable({ folder = folder }, Store)
+end
+
+---@return string? # nil: there is no such file
+function M.read_file(path)
+  local file = io.open(path, "rb")
+  if not file then return nil end
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+---A file that is either the old one or the new one, whatever happens.
+---@param path string
+---@param text string
+function M.write_file(path, text)
+  make_folder(path:match("^(.*)/[^/]*$") or ".")
+  local new = ("%s.%d.tmp"):format(path, unistd.getpid())
+  local file, why = io.open(new, "wb")
+  if not file then error("cannot write " .. why, 0) end
+  local written = file:write(text)
+  if not (file:close() and written and os.rename(new, path)) then
+    os.remove(new)
+    error("cannot write " .. path, 0)
+  end
+end
+
+---@param key string
+---@param what "json"|"rows.jsonl"|nil json
+---@return string
+function Store:path(key, what)
+  return ("%s/%s/%s.%s"):format(self.folder, key:sub(1, 2), key, what or "json")
+end
+
+---Makes the folder that a file of this cell goes to.
+---@param key string
+function Store:prepare(key)
+  make_folder(self.folder .. "/" .. key:sub(1, 2))
+end
+
+---@param key string
+---@return table? # nil: this cell has not been run
+function Store:read(key)
+  local text = M.read_file(self:path(key))
+  if not text then return nil end
+  local ok, record = pcall(json.decode, text)
+  return ok and type(record) == "table" and record.key == key and record or nil
+end
+
+---@param record table with its `key`
+function Store:write(record)
+  M.write_file(self:path(record.key), json.encode(record) .. "\n")
+end
+
+---@param key string
+---@return boolean
+function Store:has_rows(key)
+  return lfs.attributes(self:path(key, "rows.jsonl"), "mode") == "file"
+end
+
+---Keeps a script's text under its hash, so that what a result names can be read again.
+function Store:keep_script(hash, text)
+  local path = ("%s/scripts/%s.lua"):format(self.folder, hash)
+  if not lfs.attributes(path, "mode") then M.write_file(path, text) end
+end
+
+return M

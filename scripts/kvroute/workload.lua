@@ -1,0 +1,123 @@
+-- What is asked, and when. Each function gives plain data for a cell; the requests themselves are
+-- made by core/sim/workload.h, the same for the simulator and for live load.
+--
+-- Closed loop: `users` send their next turn `think_ms` after an answer. Open loop: requests come at
+-- `rate` a second, whatever has become of those before.
+local schema = require("kvroute.schema")
+
+local M = {}
+
+---@class kvr.Arrivals
+---@field users number? closed loop: so many users
+---@field think_ms number? 1, from the end of an answer to the next turn
+---@field think_cv number? 0, its variation; 1 exponential
+---@field start_ms number? 0, users start spread over this time
+---@field rate number? open loop: requests a second
+---@field gap_cv number? 0 even spacing, 1 Poisson, 1.9 bursts
+---@field rate_end number? the rate goes there in a line ...
+---@field ramp_ms number? ... within this time
+---@field pool_s number? 5, of sessions: rate x pool_s users take turns in rounds
+---@field times_ms number[]? open loop: requests come at these times
+---@field time_scale number? 1, stretches all gaps of times_ms
+---@field bootstrap boolean? blocks of the gaps of times_ms, drawn anew
+---@field block_len number? of these blocks; 0: the cube root of all
+local arrivals = {
+  users = "number?", think_ms = "number?", think_cv = "number?", start_ms = "number?",
+  rate = "number?", gap_cv = "number?", rate_end = "number?", ramp_ms = "number?",
+  pool_s = "number?", times_ms = "table?", time_scale = "number?", bootstrap = "boolean?",
+  block_len = "number?", arrivals_max = "number?", request_cap = "number?", early_share = "number?",
+}
+
+---@class kvr.SessionsWorkload : kvr.Arrivals
+---@field working_set number? 1, nominal tokens of all sessions over capacity_tokens
+---@field sessions number? instead of working_set: so many
+---@field skew number? 0, popularity of the i-th session is i^-skew
+---@field turns number? 4 of a conversation
+---@field capacity_tokens number? 629,760
+---@field user_bytes number? 1,792 of a user's message
+---@field assistant_bytes number? 256 of a quoted reply
+---@field system_bytes number? 512
+---@field system_share number? 0.3 of the sessions have the system prompt
+---@field branch_share number? 0.3 of the sessions begin as others of their family do
+---@field branch_families number? 8
+---@field branch_turns number? 1
+---@field max_tokens number? 64
+---@field early_share number? 0.2 of the answers stop by themselves
+local sessions = {
+  working_set = "number?", sessions = "number?", skew = "number?", turns = "number?",
+  capacity_tokens = "number?", user_bytes = "number?", assistant_bytes = "number?",
+  system_bytes = "number?", system_share = "number?", branch_share = "number?",
+  branch_families = "number?", branch_turns = "number?", max_tokens = "number?",
+}
+
+---@class kvr.KeysWorkload : kvr.Arrivals
+---@field keys number? 128
+---@field template_tokens number? 4,400, the same in all requests
+---@field context_tokens number? 180 of the key
+---@field variant_tokens number? 2,400 of one of the key's variants
+---@field variants number? 42 of each key
+---@field whales number? 0, so many first keys ...
+---@field whale_share number? ... share this much of the traffic evenly
+---@field unique_tokens number? 400 new in each request ...
+---@field unique_spread number? 0.5 ... times uniform in 1 - spread .. 1 + spread
+---@field weight_shift number? 20, weight of the r-th key is (r + shift)^-power
+---@field weight_power number? 0.85
+---@field weights number[]? instead of that law, by key
+---@field output_tokens number? 48
+---@field output_cv number? 0 fixed, else lognormal
+---@field output_max number?
+local keys = {
+  keys = "number?", template_tokens = "number?", context_tokens = "number?",
+  variant_tokens = "number?", variants = "number?", whales = "number?", whale_share = "number?",
+  unique_tokens = "number?", unique_spread = "number?", weight_shift = "number?",
+  weight_power = "number?", weights = "table?", output_tokens = "number?", output_cv = "number?",
+  output_max = "number?",
+}
+
+local trace = { path = "string" }
+
+local function with_arrivals(own)
+  local out = {}
+  for name, kind in pairs(arrivals) do out[name] = kind end
+  for name, kind in pairs(own) do out[name] = kind end
+  return out
+end
+
+local types = {
+  sessions = with_arrivals(sessions), keys = with_arrivals(keys), trace = with_arrivals(trace),
+}
+
+local function make(kind, name, options)
+  local out = schema.copy(schema.check("workload." .. name, options, types[kind], 3))
+  local loops = (out.users and 1 or 0) + (out.rate and not out.bootstrap and 1 or 0)
+    + (out.times_ms and 1 or 0)
+  if loops > 1 then
+    error(("workload.%s: one of users, rate and times_ms, not several"):format(name), 3)
+  end
+  out.arrivals = out.bootstrap and "bootstrap" or out.times_ms and "times" or out.rate and "rate"
+    or "closed"
+  out.bootstrap = nil
+  out.kind = kind
+  return out
+end
+
+---Conversations of several turns from a pool of sessions: the study's workload.
+---@param options kvr.SessionsWorkload
+---@return table
+function M.kvroute(options)
+  return make("sessions", "kvroute", options)
+end
+
+---Independent requests, each with a template, a key's context, and something new.
+---@param options kvr.KeysWorkload
+---@return table
+function M.keys(options)
+  return make("keys", "keys", options)
+end
+
+---@return string # "closed" or "open": what may never share a column
+function M.regime(workload)
+  return workload.arrivals == "closed" and "closed" or "open"
+end
+
+return M
