@@ -20,5 +20,6 @@ extern const struct kvr_command kvr_command_fleet;
 extern const struct kvr_command kvr_command_load;
 extern const struct kvr_command kvr_command_calibrate;
 extern const struct kvr_command kvr_command_ctl;
+extern const struct kvr_command kvr_command_run;
 
 #endif

@@ -11,6 +11,7 @@ static const struct kvr_command *const commands[] = {
     &kvr_command_load,
     &kvr_command_calibrate,
     &kvr_command_ctl,
+    &kvr_command_run,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
