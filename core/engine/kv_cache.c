@@ -41,6 +41,19 @@ static inline uint32_t *bucket_of(const struct kvr_kv_cache *cache, uint64_t has
     return &cache->buckets[(hash * 0x9e3779b97f4a7c15u) >> cache->bucket_shift];
 }
 
+static inline void prefetch_bucket(const struct kvr_kv_cache *cache, uint64_t hash)
+{
+    __builtin_prefetch(bucket_of(cache, hash), 1);
+}
+
+/* The block that a search for this hash will look at first. */
+static inline void prefetch_first(const struct kvr_kv_cache *cache, uint64_t hash)
+{
+    uint32_t first = *bucket_of(cache, hash);
+    if (first != KVR_KV_NONE)
+        __builtin_prefetch(&cache->blocks[first], 1);
+}
+
 static inline uint32_t find(const struct kvr_kv_cache *cache, uint64_t hash)
 {
     uint32_t at = *bucket_of(cache, hash);
@@ -66,8 +79,6 @@ static inline void link_between(struct kvr_kv_block *blocks, uint32_t before, ui
 
 static void record(struct kvr_kv_cache *cache, struct kvr_kv_change change)
 {
-    if (!cache->journal)
-        return;
     if (cache->changes_len == cache->changes_capacity) {
         cache->changes_capacity = cache->changes_capacity ? cache->changes_capacity * 2 : 256;
         cache->changes =
@@ -83,7 +94,8 @@ static void forget(struct kvr_kv_cache *cache, uint32_t index)
     while (*link != index)
         link = &cache->blocks[*link].bucket;
     *link = block->bucket;
-    record(cache, (struct kvr_kv_change){.kind = KVR_KV_REMOVED, .hash = block->hash});
+    if (cache->journal)
+        record(cache, (struct kvr_kv_change){.kind = KVR_KV_REMOVED, .hash = block->hash});
     block->hash = 0;
     cache->cached--;
     cache->stats.evicted++;
@@ -102,7 +114,8 @@ int kvr_kv_cache_reset(struct kvr_kv_cache *cache)
     }
     cache->cached = 0;
     cache->version++;
-    record(cache, (struct kvr_kv_change){.kind = KVR_KV_CLEARED});
+    if (cache->journal)
+        record(cache, (struct kvr_kv_change){.kind = KVR_KV_CLEARED});
     return KVR_OK;
 }
 
@@ -113,12 +126,9 @@ uint32_t kvr_kv_cache_lookup(const struct kvr_kv_cache *cache, const uint64_t *h
     uint32_t hits = 0;
     for (; hits < count; hits++) {
         if (hits + 2 * PREFETCH_AHEAD < count)
-            __builtin_prefetch(bucket_of(cache, hashes[hits + 2 * PREFETCH_AHEAD]));
-        if (hits + PREFETCH_AHEAD < count) {
-            uint32_t ahead = *bucket_of(cache, hashes[hits + PREFETCH_AHEAD]);
-            if (ahead != KVR_KV_NONE)
-                __builtin_prefetch(&cache->blocks[ahead]);
-        }
+            prefetch_bucket(cache, hashes[hits + 2 * PREFETCH_AHEAD]);
+        if (hits + PREFETCH_AHEAD < count)
+            prefetch_first(cache, hashes[hits + PREFETCH_AHEAD]);
         uint32_t block = find(cache, hashes[hits]);
         if (block == KVR_KV_NONE)
             break;
@@ -150,11 +160,14 @@ void kvr_kv_cache_allocate(struct kvr_kv_cache *cache, uint32_t *blocks, uint32_
         struct kvr_kv_block *block = &cache->blocks[next];
         __builtin_prefetch(&cache->blocks[block->next]);
         if (block->hash)
-            __builtin_prefetch(bucket_of(cache, block->hash), 1);
+            prefetch_bucket(cache, block->hash);
         blocks[i] = next;
         next = block->next;
     }
     for (uint32_t i = 0; i < count; i++) {
+        uint32_t ahead = i + PREFETCH_AHEAD < count ? blocks[i + PREFETCH_AHEAD] : cache->count;
+        if (cache->blocks[ahead].hash)
+            prefetch_first(cache, cache->blocks[ahead].hash);
         if (cache->blocks[blocks[i]].hash)
             forget(cache, blocks[i]);
         cache->blocks[blocks[i]].refs = 1;
@@ -184,6 +197,14 @@ void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, ui
     cache->version++;
 }
 
+void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, const uint64_t *hashes, uint32_t count)
+{
+    if (count > 2 * PREFETCH_AHEAD)
+        prefetch_bucket(cache, hashes[2 * PREFETCH_AHEAD]);
+    if (count > PREFETCH_AHEAD)
+        prefetch_first(cache, hashes[PREFETCH_AHEAD]);
+}
+
 bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t hash,
                            uint64_t parent, uint64_t owner, uint32_t index)
 {
@@ -200,16 +221,13 @@ bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t 
     cache->cached++;
     cache->stats.stored++;
     cache->version++;
-    record(
-        cache,
-        (struct kvr_kv_change){
-            .kind = KVR_KV_STORED, .index = index, .hash = hash, .parent = parent, .owner = owner});
+    if (cache->journal)
+        record(cache, (struct kvr_kv_change){.kind = KVR_KV_STORED,
+                                             .index = index,
+                                             .hash = hash,
+                                             .parent = parent,
+                                             .owner = owner});
     return true;
-}
-
-void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, uint64_t hash)
-{
-    __builtin_prefetch(bucket_of(cache, hash), 1);
 }
 
 bool kvr_kv_cache_holds(const struct kvr_kv_cache *cache, uint64_t hash)

@@ -77,13 +77,13 @@ void kvr_kv_cache_pin(struct kvr_kv_cache *cache, const uint32_t *blocks, uint32
 void kvr_kv_cache_allocate(struct kvr_kv_cache *cache, uint32_t *blocks, uint32_t count);
 /* One user less for each, last block first. */
 void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, uint32_t count);
+/* These will be registered next, in this order: the memory is asked for what that needs. Called
+ * before each of them it keeps ahead of them. */
+void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, const uint64_t *hashes, uint32_t count);
 /* Gives a pinned, unhashed block its hash; false when another block holds it already. `parent`,
  * `owner` and `index` go into the journal. */
 bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t hash,
                            uint64_t parent, uint64_t owner, uint32_t index);
-/* Asks the memory for where a hash is to be registered soon. */
-void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, uint64_t hash);
-
 /* Whether some block holds this hash. */
 bool kvr_kv_cache_holds(const struct kvr_kv_cache *cache, uint64_t hash);
 /* Dies unless refs, queue, buckets and counts agree. For tests; walks everything. */

@@ -3,8 +3,6 @@
 #include "check.h"
 #include "memory.h"
 
-#define EXPECT_AHEAD 8u /* blocks whose registration the memory is told of */
-
 /* Step planning lives here; what a step's end brings is in step_end.c. */
 
 void kvr_scheduler_init(struct kvr_scheduler *s, const struct kvr_scheduler_options *options)
@@ -131,8 +129,7 @@ static void register_full(struct kvr_scheduler *s, struct kvr_sequence *sequence
 {
     uint32_t full = smaller(computed / KVR_BLOCK_TOKENS, sequence->hashes_len);
     for (uint32_t i = sequence->registered; i < full; i++) {
-        if (i + EXPECT_AHEAD < full)
-            kvr_kv_cache_expect(&s->cache, sequence->hashes[i + EXPECT_AHEAD]);
+        kvr_kv_cache_expect(&s->cache, sequence->hashes + i, full - i);
         kvr_kv_cache_register(&s->cache, sequence->blocks[i], sequence->hashes[i],
                               i ? sequence->hashes[i - 1] : 0, sequence->id, i);
     }

@@ -188,7 +188,7 @@ static double quantile(const double *sorted, uint64_t len, uint64_t all, double 
     double part = at - (double)low;
     double a = low < len ? sorted[low] : (double)INFINITY;
     double b = low + 1 < len ? sorted[low + 1] : low + 1 < all ? (double)INFINITY : a;
-    return part > 0 ? a + (b - a) * part : a;
+    return part > 0 && a < (double)INFINITY ? a + (b - a) * part : a;
 }
 
 static struct kvr_sim_quantiles quantiles(struct kvr_samples *samples)
