@@ -112,6 +112,7 @@ static int take_row(struct kvr_trace *trace, struct kvr_error *error)
     if (!isnan(row->at_ms))
         trace->last_at_ms = row->at_ms;
     uint32_t pieces_len = make_pieces(trace);
+    uint32_t output_tokens = row->output_tokens ? row->output_tokens : 1;
     struct kvr_list_request request = {
         .session = row->session,
         .key = row->tenant,
@@ -121,7 +122,8 @@ static int take_row(struct kvr_trace *trace, struct kvr_error *error)
         .pieces_len = pieces_len,
         .pieces = trace->pieces,
         .session_turn = row->turn,
-        .output_tokens = row->output_tokens ? row->output_tokens : 1,
+        .max_tokens = output_tokens,
+        .output_tokens = output_tokens,
     };
     if (kvr_workload_add(trace->workload, &request) != KVR_OK)
         return fail(trace, KVR_E_STATE, error, "the workload takes no more requests");

@@ -20,7 +20,8 @@
  * bytes, so that equal prefixes are equal bytes.
  *
  * All pieces are one user message; what a chat template adds comes on top of `input_tokens`. An
- * answer of 0 tokens counts as 1, since engines generate one before they can stop. A tenant is also
+ * answer of 0 tokens counts as 1, since engines generate one before they can stop; its length is
+ * asked for as max_tokens, for nothing else makes a live engine answer so long. A tenant is also
  * the request's key.
  *
  * This header is also read by LuaJIT (workload.h says how). */

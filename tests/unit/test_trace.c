@@ -164,6 +164,7 @@ static void lines_may_be_cut_anywhere(void **state)
         for (uint64_t i = 0; i < 3; i++) {
             assert_int_equal(request_at(&f, i).prompt_bytes, 5 + i);
             assert_int_equal(request_at(&f, i).output_tokens, 2 + i);
+            assert_int_equal(request_at(&f, i).max_tokens, 2 + i);
         }
         end(&f);
     }
