@@ -5,6 +5,8 @@
 #include "buffer.h"
 #include "kvr_profile_h.h"
 #include "kvr_sim_h.h"
+#include "kvr_trace_h.h"
+#include "kvr_trace_h.h"
 #include "kvr_workload_h.h"
 #include "sim.h"
 
@@ -43,7 +45,9 @@ const char *kvr_sim_declarations(void)
                       KVR_ERROR_TEXT_MAX, KVR_PROFILE_NAME_MAX);
     append_header(&text, kvr_profile_h);
     append_header(&text, kvr_workload_h);
+    append_header(&text, kvr_trace_h);
     append_header(&text, kvr_sim_h);
+    append_header(&text, kvr_trace_h);
     kvr_buffer_append(&text, "", 1);
     blank_out(&text, "KVR_EXPORT");
     blank_out(&text, "KVR_MUST_USE");

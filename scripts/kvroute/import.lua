@@ -49,6 +49,18 @@ local function format_of(name)
   error(("unknown format %q; there are: %s"):format(tostring(name), table.concat(NAMES, ", ")), 0)
 end
 
+---The files of this library that a format's rows depend on.
+---@param name string
+---@return string[]
+function M.sources(name)
+  format_of(name)
+  local out = {}
+  for i, part in ipairs({ "", ".blocks", ".clock", ".dice", ".source", "." .. name }) do
+    out[i] = assert(package.searchpath("kvroute.import" .. part, package.path))
+  end
+  return out
+end
+
 -- Options are { name, value, help, default }; these values are numbers, FILE and HOW are text, and
 -- none makes it a flag.
 local NUMBERS = { N = true, X = true, S = true, MS = true }

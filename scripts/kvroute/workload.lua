@@ -74,7 +74,14 @@ local keys = {
   output_max = "number?",
 }
 
-local trace = { path = "string" }
+---@class kvr.TraceWorkload : kvr.Arrivals
+---@field files string|string[] of a recorded trace
+---@field format string? what they are, as `kvroute import` says it: "rows"
+---@field import table? options of that format, like { spread = "even" }
+---@field closed boolean? sessions wait for their answers; otherwise requests come at their times
+local trace = {
+  files = "string|table", format = "string?", import = "table?", closed = "boolean?",
+}
 
 local function with_arrivals(own)
   local out = {}
@@ -95,7 +102,7 @@ local function make(kind, name, options)
     error(("workload.%s: one of users, rate and times_ms, not several"):format(name), 3)
   end
   out.arrivals = out.bootstrap and "bootstrap" or out.times_ms and "times" or out.rate and "rate"
-    or "closed"
+    or kind == "trace" and not out.closed and "times" or "closed"
   out.bootstrap = nil
   out.kind = kind
   return out
@@ -113,6 +120,18 @@ end
 ---@return table
 function M.keys(options)
   return make("keys", "keys", options)
+end
+
+---Requests of a recorded trace, in any format that `kvroute import` reads.
+---@param options kvr.TraceWorkload
+---@return table
+function M.trace(options)
+  local out = make("trace", "trace", options)
+  if out.users then error("workload.trace: its sessions are the users", 2) end
+  local files = type(out.files) == "string" and { out.files } or out.files
+  out.trace = require("kvroute.trace").new(out.format or "rows", files, out.import)
+  out.files, out.format, out.import, out.closed = nil, nil, nil, nil
+  return out
 end
 
 ---@return string # "closed" or "open": what may never share a column

@@ -1,0 +1,65 @@
+-- Recorded traces as workloads: files of any format that the importers know, put into a simulation
+-- a row at a time.
+local ffi = require("kvroute.ffi")
+local import = require("kvroute.import")
+local json = require("kvroute.json")
+local store = require("kvroute.store")
+
+local M = {}
+
+---@class kvr.Trace
+---@field format string of import.lua
+---@field files string[]
+---@field options table of that format
+---@field hash string of the files' bytes and of what reads them
+
+local texts = {} -- by path: hash of a file
+
+local function hash_of(path)
+  if not texts[path] then
+    local text = store.read_file(path)
+    if not text then error("there is no trace " .. path, 0) end
+    texts[path] = ffi.hash128(text)
+  end
+  return texts[path]
+end
+
+---@param format string
+---@param files string[]
+---@param options table?
+---@return kvr.Trace
+function M.new(format, files, options)
+  local parts = {}
+  for _, path in ipairs(files) do parts[#parts + 1] = hash_of(path) end
+  -- Side files are options, and bring their texts with them.
+  for _, value in pairs(options or {}) do
+    if type(value) == "string" and store.read_file(value) then
+      parts[#parts + 1] = hash_of(value)
+    end
+  end
+  table.sort(parts)
+  for _, path in ipairs(import.sources(format)) do parts[#parts + 1] = hash_of(path) end
+  parts[#parts + 1] = hash_of(package.searchpath("kvroute.trace", package.path))
+  return {
+    format = format, files = json.list(files), options = options or {},
+    hash = ffi.hash64(table.concat(parts, " ")),
+  }
+end
+
+---Appends all requests to a workload of kind LIST.
+---@param workload ffi.cdata*
+---@param trace kvr.Trace
+function M.fill(workload, trace)
+  local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
+  local reader = ffi.gc(C.kvr_trace_create(workload), C.kvr_trace_destroy)
+  for row in import.rows(trace.format, trace.files, trace.options) do
+    local line = json.encode(row) .. "\n"
+    if C.kvr_trace_feed(reader, line, #line, failure) ~= 0 then
+      error(("%s: %s"):format(trace.files[1], ffi.string(failure.text)), 0)
+    end
+  end
+  if C.kvr_trace_count(reader) == 0 then error(trace.files[1] .. ": holds no request", 0) end
+  C.kvr_trace_destroy(ffi.gc(reader, nil))
+end
+
+return M
