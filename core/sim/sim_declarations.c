@@ -6,7 +6,6 @@
 #include "kvr_profile_h.h"
 #include "kvr_sim_h.h"
 #include "kvr_trace_h.h"
-#include "kvr_trace_h.h"
 #include "kvr_workload_h.h"
 #include "sim.h"
 
@@ -47,7 +46,6 @@ const char *kvr_sim_declarations(void)
     append_header(&text, kvr_workload_h);
     append_header(&text, kvr_trace_h);
     append_header(&text, kvr_sim_h);
-    append_header(&text, kvr_trace_h);
     kvr_buffer_append(&text, "", 1);
     blank_out(&text, "KVR_EXPORT");
     blank_out(&text, "KVR_MUST_USE");
