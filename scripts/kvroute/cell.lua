@@ -12,7 +12,7 @@ local M = {}
 local FORMAT = 1 -- of results: a new one runs every cell again
 
 -- What turns a cell into a result, beside the binary.
-local EXECUTORS = { "collect", "ffi", "live", "policy", "simulate" }
+local EXECUTORS = { "collect", "drift", "evidence", "ffi", "live", "policy", "simulate" }
 
 ---@class kvr.Cell
 ---@field spec table what the address is made of

@@ -42,8 +42,10 @@ local SEEDS = 3
 ---@field collect string[]? files of collectors; see collect.lua
 ---@field seeds integer? 3 repetitions
 ---@field limit_s number? for one cell
+---@field ignore string[]? flags that are meant to be raised, and exclude nothing; evidence.lua
 ---@field show kvr.Show?
 ---@field report (fun(results: kvr.Results): string)? instead of `show`
+---@field figures (fun(results: kvr.Results): table<string, kvr.NamedFigure>)? by name; figure.lua
 
 ---@class kvr.Measure what is measured: requests sent after the warm-up, by time or by number
 ---@field seconds number? in all
@@ -57,7 +59,7 @@ local types = {
   fleet = "table|function", workload = "table|function", policies = "table|function",
   router = "table|function?", measure = "table|function", slo = "table|function",
   collect = "table?", seeds = "number?", limit_s = "number?", show = "table?",
-  report = "function?",
+  report = "function?", figures = "function?", ignore = "table?",
 }
 
 ---@class kvr.Experiment
@@ -215,7 +217,9 @@ end
 ---@param records table<string, table>
 ---@return kvr.Results
 function Experiment:results(chains, records)
-  return results.new(self.name, self.axes, chains, records)
+  local ignored = {}
+  for _, flag in ipairs(self.definition.ignore or {}) do ignored[flag] = true end
+  return results.new(self.name, self.axes, chains, records, ignored)
 end
 
 ---@return boolean

@@ -7,6 +7,7 @@ local settings = require("kvroute.settings")
 return {
   experiment = experiment.new,
   settings = settings.declare,
+  figure = require("kvroute.figure_data"),
   fleet = require("kvroute.fleet"),
   workload = require("kvroute.workload"),
   router = require("kvroute.router"),

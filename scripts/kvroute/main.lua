@@ -2,6 +2,7 @@
 -- result alone, and the same run gives the same bytes there; all else goes to stderr.
 local cell = require("kvroute.cell")
 local experiment = require("kvroute.experiment")
+local figure = require("kvroute.figure")
 local json = require("kvroute.json")
 local policy = require("kvroute.policy")
 local report = require("kvroute.report")
@@ -103,6 +104,8 @@ local function show(self, found, options)
   parts[#parts + 1] = d.report and d.report(found) or report.text(found,
     (d.show and (d.show.metrics or d.show.matrix)) and d.show
       or { metrics = { "goodput", "hit_rate", "ttft_p50_ms", "ttft_p99_ms", "itl_p50_ms" } })
+  local flagged = report.flagged(found)
+  if #flagged > 0 then parts[#parts + 1] = table.concat(flagged, "\n") .. "\n" end
   parts[#parts + 1] = table.concat(report.notes(found), "\n") .. "\n"
   local text = table.concat(parts, "\n")
   io.write(text)
@@ -112,6 +115,7 @@ local function show(self, found, options)
   store.write_file(path .. ".txt", text)
   store.write_file(path .. ".json", json.encode(found:data(), true) .. "\n")
   store.write_file(path .. ".csv", found:csv())
+  if d.figures then figure.write_all(path, d.figures(found)) end
 end
 
 local function jobs_of(chains, options)

@@ -1,5 +1,6 @@
 -- What a result is judged by: how each figure is read from one result, pooled over repetitions, and
 -- written. Tables, CSV files and figures all take their names and units from here.
+local evidence = require("kvroute.evidence")
 local stats = require("kvroute.stats")
 
 local M = {}
@@ -13,6 +14,7 @@ local M = {}
 ---@field of fun(result: table): number? of one cell; nil: not known
 ---@field parts (fun(result: table): number, number)? numerator and denominator: pooled as sums
 ---@field show fun(value: number): string
+---@field where (fun(result: table): boolean)? only these repetitions say anything; all
 
 local function significant(value)
   if value == 0 then return "0" end
@@ -43,6 +45,11 @@ local function add(name, title, unit, axis, better, show, of, parts)
     parts = parts,
   }
   list[#list + 1], by_name[name] = metric, metric
+end
+
+-- Of these repetitions alone.
+local function only(name, where)
+  by_name[name].where = where
 end
 
 -- A figure that stands in the result under this path.
@@ -89,7 +96,19 @@ add_ratio("hit_rate", "cached", "prompt tokens cached (%)", "more",
 add("recomputed", "recomputed\ntokens", "tokens", "prompt tokens computed a request", "less", whole,
   function(r) return r.success > 0 and (r.prompt_tokens - r.cached_tokens) / r.success or nil end,
   function(r) return r.prompt_tokens - r.cached_tokens, r.success end)
+-- Against the best policy on the same bytes, a request each: totals would tell how many requests
+-- a policy got through. See results.lua.
+add("redundant", "redundant\ntokens", "tokens", "prompt tokens computed again a request", "less",
+  whole, function(r)
+    return r.success > 0 and (r.prompt_tokens - r.cached_tokens) / r.success - r.least_recomputed
+  end, function(r)
+    return r.prompt_tokens - r.cached_tokens - r.success * r.least_recomputed, r.success
+  end)
+only("redundant", function(r) return r.least_recomputed ~= nil end)
 add_quantiles("ttft", "TTFT", "time to first token")
+for _, name in ipairs({ "p50", "p90", "p95", "p99", "mean" }) do
+  only(("ttft_%s_ms"):format(name), function(r) return not evidence.saturated(r) end)
+end
 add_quantiles("itl", "ITL", "gap between tokens")
 add_quantiles("e2el", "E2EL", "time to the end")
 -- All requests, what failed as never: of runs where many do.
@@ -133,6 +152,27 @@ end
 ---@return kvr.Metric[]
 function M.all() return list end
 
+---@param metric kvr.Metric
+---@param result table
+---@return number? # nil: this one does not know it
+function M.read(metric, result)
+  if metric.where and not metric.where(result) then return nil end
+  return metric.of(result)
+end
+
+---The repetitions that this metric is read from.
+---@param metric kvr.Metric
+---@param results table[]
+---@return table[]
+function M.among(metric, results)
+  if not metric.where then return results end
+  local out = {}
+  for _, result in ipairs(results) do
+    if metric.where(result) then out[#out + 1] = result end
+  end
+  return out
+end
+
 ---One figure for repetitions: sums over sums for shares, else the median. What one repetition does
 ---not know, nobody knows.
 ---@param metric kvr.Metric
@@ -140,7 +180,7 @@ function M.all() return list end
 ---@return number # NaN: not known
 function M.pool(metric, results)
   local values, above, below = {}, 0, 0
-  for i, result in ipairs(results) do
+  for i, result in ipairs(M.among(metric, results)) do
     values[i] = metric.of(result)
     if values[i] == nil then return 0 / 0 end
     if metric.parts then

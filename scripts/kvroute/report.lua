@@ -1,5 +1,6 @@
 -- Tables of an experiment: a block for each place on its axes with a line a policy, or one figure
 -- as a matrix of places and policies. Closed and open loop never share one.
+local evidence = require("kvroute.evidence")
 local metric = require("kvroute.metric")
 local tables = require("kvroute.table")
 
@@ -22,8 +23,9 @@ local function heading(results, pool)
 end
 
 local function gap(pool)
-  if #pool.results == 0 then return "not run" end
-  return pool.missing > 0 and ("%d of %d"):format(#pool.results, #pool.results + pool.missing)
+  local all = #pool.results + pool.missing + #pool.excluded
+  if pool.missing == all then return "not run" end
+  return #pool.results < all and ("%d of %d"):format(#pool.results, all)
 end
 
 ---@class kvr.Show
@@ -92,6 +94,31 @@ function M.text(results, show)
     end
   end
   return table.concat(out, "\n")
+end
+
+local function flagged(out, head, pool, each, result)
+  local flags = evidence.flags(result)
+  if #flags == 0 then return end
+  if #out == 0 then out[1] = head end
+  out[#out + 1] = ("  %s%s, seed %s: %s"):format(pool.policy,
+    pool.place == "" and "" or ", " .. pool.place, tostring(each.seed), evidence.text(flags))
+end
+
+---Cells that something speaks against: those in no figure, and those that are kept all the same.
+---@param results kvr.Results
+---@return string[] lines
+function M.flagged(results)
+  local excluded, kept = {}, {}
+  for _, pool in ipairs(results.pools) do
+    for _, each in ipairs(pool.excluded) do
+      flagged(excluded, "excluded, and in no figure above:", pool, each.cell, each.result)
+    end
+    for i, each in ipairs(pool.cells) do
+      flagged(kept, "kept with a warning:", pool, each, pool.results[i])
+    end
+  end
+  for _, line in ipairs(kept) do excluded[#excluded + 1] = line end
+  return excluded
 end
 
 local function script_text(script)

@@ -1,6 +1,7 @@
 -- The cells of an experiment with what came out, in the order in which it names them; repetitions
 -- that differ in the seed alone are a pool.
 local cell = require("kvroute.cell")
+local evidence = require("kvroute.evidence")
 local json = require("kvroute.json")
 local metric = require("kvroute.metric")
 local stats = require("kvroute.stats")
@@ -16,6 +17,7 @@ local M = {}
 ---@field cells kvr.Cell[] those that have a result
 ---@field results table[] theirs
 ---@field missing integer cells without one
+---@field excluded {cell: kvr.Cell, result: table}[] what speaks against them keeps them out
 local Pool = {}
 Pool.__index = Pool
 
@@ -33,8 +35,8 @@ Results.__index = Results
 ---@param name string of a metric
 ---@return number[]
 function Pool:values(name)
-  local out = {}
-  for i, result in ipairs(self.results) do out[i] = metric.find(name).of(result) or 0 / 0 end
+  local out, m = {}, metric.find(name)
+  for i, result in ipairs(metric.among(m, self.results)) do out[i] = m.of(result) or 0 / 0 end
   return out
 end
 
@@ -126,12 +128,50 @@ function Results:policies()
   return out
 end
 
+-- The fewest prompt tokens that any policy computed a request, on the very same bytes: those of one
+-- place and seed. Unknown where one of the policies has no usable cell.
+local function find_least(self)
+  for _, pools in ipairs(self:places()) do
+    local least, count = {}, {}
+    for _, pool in ipairs(pools) do
+      for i, each in ipairs(pool.cells) do
+        local r = pool.results[i]
+        if r.success > 0 then
+          local recomputed = (r.prompt_tokens - r.cached_tokens) / r.success
+          least[each.seed] = math.min(least[each.seed] or math.huge, recomputed)
+          count[each.seed] = (count[each.seed] or 0) + 1
+        end
+      end
+    end
+    for _, pool in ipairs(pools) do
+      for i, each in ipairs(pool.cells) do
+        local known = #pools > 1 and count[each.seed] == #pools
+        pool.results[i].least_recomputed = known and least[each.seed] or nil
+      end
+    end
+  end
+end
+
+local function add(self, pool, each, record, ignored)
+  if not record then
+    pool.missing, self.missing = pool.missing + 1, self.missing + 1
+  elseif evidence.excluded(record.result, ignored) then
+    pool.excluded[#pool.excluded + 1] = { cell = each, result = record.result }
+  else
+    pool.cells[#pool.cells + 1] = each
+    local copy = {} -- to which a figure is added that depends on the others
+    for field, value in pairs(record.result) do copy[field] = value end
+    pool.results[#pool.results + 1] = copy
+  end
+end
+
 ---@param name string
 ---@param axes string[]
 ---@param chains kvr.Cell[][]
 ---@param records table<string, table>
+---@param ignored table<string, boolean>? flags that exclude nothing here
 ---@return kvr.Results
-function M.new(name, axes, chains, records)
+function M.new(name, axes, chains, records, ignored)
   local self = setmetatable({ name = name, axes = axes, pools = {}, missing = 0 }, Results)
   local known = {}
   for _, chain in ipairs(chains) do
@@ -142,20 +182,15 @@ function M.new(name, axes, chains, records)
       if not pool then
         pool = setmetatable({
           policy = each.policy, at = each.at, place = place, regime = each.regime, cells = {},
-          results = {}, missing = 0,
+          results = {}, missing = 0, excluded = {},
         }, Pool)
         known[id] = pool
         self.pools[#self.pools + 1] = pool
       end
-      local record = records[each.key]
-      if record then
-        pool.cells[#pool.cells + 1] = each
-        pool.results[#pool.results + 1] = record.result
-      else
-        pool.missing, self.missing = pool.missing + 1, self.missing + 1
-      end
+      add(self, pool, each, records[each.key], ignored)
     end
   end
+  find_least(self)
   return self
 end
 
@@ -188,8 +223,14 @@ function Results:data()
         profile = each.spec.fleet.profile, build = each.spec.build, slo = each.spec.slo,
       }
     end
+    local excluded = json.list({})
+    for j, each in ipairs(pool.excluded) do
+      excluded[j] = { seed = each.cell.seed, key = each.cell.key,
+        flags = json.list(evidence.flags(each.result)) }
+    end
     pools[i] = {
-      policy = pool.policy, at = pool.at, regime = pool.regime, missing = pool.missing,
+      policy = pool.policy, at = pool.at, regime = pool.regime,
+      missing = pool.missing, excluded = excluded,
       median = metrics_of(function(m) return pool:value(m.name) end),
       repetitions = repetitions,
     }
@@ -219,7 +260,7 @@ function Results:csv()
         row[#row + 1] = value
       end
       for _, each_metric in ipairs(metric.all()) do
-        row[#row + 1] = each_metric.of(pool.results[i]) or false
+        row[#row + 1] = metric.read(each_metric, pool.results[i]) or false
       end
       rows[#rows + 1] = row
     end

@@ -2,8 +2,10 @@
 -- table. Requests stay in C; collectors see their records where they lie.
 local ffi = require("kvroute.ffi")
 local collect = require("kvroute.collect")
+local evidence = require("kvroute.evidence")
 local policy = require("kvroute.policy")
 local schema = require("kvroute.schema")
+local trace = require("kvroute.trace")
 
 local M = {}
 
@@ -70,7 +72,7 @@ local function set_workload(options, workload, kept)
       plain[name] = nil
     end
   end
-  plain.path = nil
+  plain.trace = nil
   ffi.assign(options.workload, "kvr_workload_options", plain, "the workload")
 end
 
@@ -136,7 +138,7 @@ local function run(sim, see, rows)
   local C, first, more = ffi.simulator(), 0, 1
   while more ~= 0 do
     more = C.kvr_sim_run(sim, -1ULL, SLICE_EVENTS)
-    if #see > 0 then first = see_records(sim, see, first) end
+    first = see_records(sim, see, first)
     if rows then write_rows(sim, rows) end
   end
 end
@@ -169,11 +171,14 @@ function M.run(job)
   local kept = {} -- arrays that the options point to
   local options = M.options(job.spec, kept)
   local see, finish = collect.start(job.spec.collect, job.texts, job.spec)
-  options.records = #see > 0 and 1 or 0
+  local judge
+  see[#see + 1], judge = evidence.collector()
+  options.records = 1
   options.rows = job.rows and 1 or 0
   local sim = C.kvr_sim_create(options, failure)
   if sim == nil then error({ reason = ffi.string(failure.text) }) end
   ffi.gc(sim, C.kvr_sim_destroy)
+  if job.spec.workload.trace then trace.fill(C.kvr_sim_workload(sim), job.spec.workload.trace) end
   load_scripts(sim, job)
   local file = job.rows and assert(io.open(job.rows .. ".tmp", "wb"))
   run(sim, see, file)
@@ -189,7 +194,8 @@ function M.run(job)
   out.reasons = reasons(sim)
   out.replicas = replicas(sim, options.replicas > 0 and options.replicas
     or options.profile.replicas)
-  if #see > 0 then out.collected = finish() end
+  if #job.spec.collect > 0 then out.collected = finish() end
+  out.evidence = judge(out, job.spec.workload.arrivals ~= "closed")
   C.kvr_sim_destroy(ffi.gc(sim, nil))
   return out
 end
