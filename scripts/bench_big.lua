@@ -31,6 +31,9 @@ bench.run(function()
       if rate > best then best, cost = rate, window.cpu[1] / window.count * 1e6 end
     end
   end
+  if good == 0 then
+    bench.fail("big: no valid window: in all " .. tries .. " others used too much of the machine")
+  end
   bench.figure("big", "requests_per_s", best, "1/s")
   bench.figure("big", "cpu_us", cost, "us")
 

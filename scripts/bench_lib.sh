@@ -35,9 +35,14 @@ quiet_window() {
   return $rc
 }
 
-# free_port: one that nobody listens on just now.
-free_port() {
-  luajit -e 'local s = require("socket").bind("127.0.0.1", 0); print((select(2, s:getsockname())))'
+# await_line FILE PATTERN: until a program has written such a line there, for at most 10 s.
+await_line() {
+  local i
+  for i in $(seq 200); do
+    grep -qE "$2" "$1" 2>/dev/null && return 0
+    sleep 0.05
+  done
+  die "no line like \"$2\" in $1: $(tail -3 "$1" 2>&1)"
 }
 
 # await_http URL: until it answers 200, for at most 10 s.

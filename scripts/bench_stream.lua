@@ -20,7 +20,7 @@ local function measure(arguments, connections)
     else
       proxy.pid, proxy.port = peers[proxy.name](0, ports, { stream = true })
     end
-    proxy.rates, proxy.costs = {}, {}
+    proxy.rates, proxy.costs, proxy.dropped = {}, {}, 0
   end
   local script = bench.wrk_script(1024, 64, true)
   local function events() return tonumber(bench.get(ports[1], "/events")) end
@@ -34,6 +34,8 @@ local function measure(arguments, connections)
       if window.foreign <= quiet then
         proxy.rates[#proxy.rates + 1] = window.count / window.seconds
         proxy.costs[#proxy.costs + 1] = window.cpu[1] / window.count * 1e6
+      else
+        proxy.dropped = proxy.dropped + 1
       end
     end
     bench.finish(wrk)
@@ -52,6 +54,7 @@ local function measure(arguments, connections)
 end
 
 local function report(proxies, tag)
+  bench.need_windows("stream", proxies)
   for _, proxy in ipairs(proxies) do
     bench.figure("stream", "events_per_s_" .. proxy.name .. tag, bench.median(proxy.rates), "1/s")
     bench.figure("stream", "cpu_us_per_event_" .. proxy.name .. tag, bench.median(proxy.costs),

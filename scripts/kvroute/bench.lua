@@ -10,7 +10,8 @@ local unistd = require("posix.unistd")
 local bit = require("bit")
 
 local M = {}
-local running = {}
+local running = {} -- by pid
+local names = {}   -- of programs, by pid
 
 M.build = os.getenv("KVR_BUILD") or "build"
 M.work = assert(io.popen("mktemp -d"):read("*l"))
@@ -54,12 +55,13 @@ function M.start(core, argv)
     unistd.execp(command[1], { [0] = command[1], unpack(command, 2) })
     unistd._exit(127)
   end
-  running[pid] = argv[1]:match("[^/]*$")
+  running[pid] = true
+  names[pid] = argv[1]:match("[^/]*$")
   return pid
 end
 
 function M.output(pid, which)
-  return read(("%s/%s.%d.%s"):format(M.work, running[pid] or "?", pid, which or "out")) or ""
+  return read(("%s/%s.%d.%s"):format(M.work, names[pid] or "?", pid, which or "out")) or ""
 end
 
 ---Waits until a process has ended by itself; returns its exit code and its output.
@@ -108,12 +110,37 @@ function M.get(port, path)
   return head[1] and head[1]:find(" 200 ") and body or nil
 end
 
-function M.await(port, path)
+---Ends the bench with this on stderr, and no more figures.
+function M.fail(text)
+  error({ text = text }, 0)
+end
+
+local function has_ended(pid)
+  local found, how = posix_wait.wait(pid, posix_wait.WNOHANG)
+  if found ~= pid or how == "running" then return false end
+  running[pid] = nil
+  return true
+end
+
+---Until something answers there; false when the process that was to has ended.
+function M.await(port, path, pid)
   for _ = 1, 200 do
-    if M.get(port, path) then return end
+    if pid and has_ended(pid) then return false end
+    if M.get(port, path) then return true end
     M.sleep(0.05)
   end
-  error("nothing answers at 127.0.0.1:" .. port .. path)
+  M.fail("nothing answers at 127.0.0.1:" .. port .. path)
+end
+
+---What a process has written, by the captures of a pattern, once it has.
+function M.await_output(pid, pattern)
+  for _ = 1, 10000 do
+    local found = { M.output(pid):match(pattern) }
+    if found[1] then return unpack(found) end
+    if has_ended(pid) then break end
+    M.sleep(0.001)
+  end
+  M.fail("a process has not said \"" .. pattern .. "\": " .. M.output(pid, "err"):sub(-500))
 end
 
 ---CPU seconds of a process, all its threads.
@@ -168,19 +195,36 @@ function M.median(values)
 end
 
 function M.figure(bench, figure, value, unit)
+  if value ~= value or math.abs(value) == math.huge then
+    M.fail(("%s: %s has no value: too few valid measurements"):format(bench, figure))
+  end
   io.write(cjson.encode({ bench = bench, figure = figure, unit = unit }):sub(1, -2),
     (',"value":%.6g}\n'):format(value))
   io.flush()
 end
 
+---Ends the bench unless there was a valid window for each, before any of its figures.
+---@param bench string
+---@param proxies table of { name, rates, dropped }
+function M.need_windows(bench, proxies)
+  for _, proxy in ipairs(proxies) do
+    if #proxy.rates == 0 then
+      M.fail(("%s: no valid window for %s: in all %d of them others used too much of the machine")
+        :format(bench, proxy.name, proxy.dropped))
+    end
+  end
+end
+
 ---Runs the bench and ends all it started, whatever happens.
 function M.run(bench)
   signal.signal(signal.SIGINT, function() M.stop_all() os.exit(130) end)
-  local ok, why = xpcall(bench, debug.traceback)
+  local ok, why = xpcall(bench, function(problem)
+    return type(problem) == "table" and problem.text or debug.traceback(problem)
+  end)
   if not ok then
     for pid in pairs(running) do
       local log = M.output(pid, "err")
-      if log ~= "" then io.stderr:write(running[pid], ": ", log:sub(-500), "\n") end
+      if log ~= "" then io.stderr:write(names[pid], ": ", log:sub(-500), "\n") end
     end
   end
   M.stop_all()

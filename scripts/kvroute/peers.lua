@@ -4,6 +4,8 @@ local bench = require("kvroute.bench")
 
 local M = {}
 
+local started = 0 -- kvroutes
+
 local function upstreams(ports, prefix, suffix)
   local lines = {}
   for i, port in ipairs(ports) do lines[i] = prefix:format(i) .. port .. suffix end
@@ -12,10 +14,10 @@ end
 
 ---@return integer pid, integer port
 function M.kvroute(core, ports, settings)
-  local port, admin = bench.free_port(), bench.free_port()
-  local argv = { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:" .. port, "-s",
-    "admin.listen=127.0.0.1:" .. admin, "-s", "log_level=warn", "-s",
-    "rows.path=" .. bench.work .. "/rows." .. port, "-s", "rows.max_bytes=67108864",
+  started = started + 1
+  local argv = { bench.build .. "/kvroute", "serve", "-l", "127.0.0.1:0", "-s",
+    "admin.listen=127.0.0.1:0", "-s", "log_level=warn", "-s",
+    "rows.path=" .. bench.work .. "/rows." .. started, "-s", "rows.max_bytes=67108864",
     "-s", "rows.keep=1" }
   for _, setting in ipairs(settings or {}) do
     argv[#argv + 1] = "-s"
@@ -26,12 +28,29 @@ function M.kvroute(core, ports, settings)
     argv[#argv + 1] = "http://127.0.0.1:" .. backend
   end
   local pid = bench.start(core, argv)
+  local port, admin = M.kvroute_ports(pid)
   bench.await(port, "/readyz")
   return pid, port, admin
 end
 
-function M.nginx(core, ports, options)
-  local port = bench.free_port()
+---Where a kvroute that was started with port 0 serves.
+---@return integer port, integer admin
+function M.kvroute_ports(pid)
+  return bench.await_output(pid, "serving on %S+:(%d+) admin %S+:(%d+)\n")
+end
+
+-- Starts one that must be told its port. Between the choice and its start another may take it: then
+-- it ends, and the next port is tried.
+local function start_on_some_port(start)
+  for _ = 1, 10 do
+    local port = bench.free_port()
+    local pid = start(port)
+    if bench.await(port, "/health", pid) then return pid, port end
+  end
+  bench.fail("no port could be had for nginx or haproxy")
+end
+
+local function nginx_on(port, core, ports, options)
   local conf = bench.write("nginx." .. port .. ".conf", ([[
 worker_processes 1;
 daemon off;
@@ -58,13 +77,10 @@ http {
 ]]):format(bench.work, port, bench.work, bench.work, bench.work, bench.work, bench.work,
     upstreams(ports, "    server 127.0.0.1:", ";"), port,
     options and options.stream and "off" or "on"))
-  local pid = bench.start(core, { "nginx", "-c", conf, "-p", bench.work })
-  bench.await(port, "/health")
-  return pid, port
+  return bench.start(core, { "nginx", "-c", conf, "-p", bench.work })
 end
 
-function M.haproxy(core, ports)
-  local port = bench.free_port()
+local function haproxy_on(port, core, ports)
   local conf = bench.write("haproxy." .. port .. ".cfg", ([[
 global
   nbthread 1
@@ -85,20 +101,26 @@ backend replicas
   balance leastconn
 %s
 ]]):format(port, upstreams(ports, "  server r%d 127.0.0.1:", "")))
-  local pid = bench.start(core, { "haproxy", "-db", "-f", conf })
-  bench.await(port, "/health")
-  return pid, port
+  return bench.start(core, { "haproxy", "-db", "-f", conf })
+end
+
+function M.nginx(core, ports, options)
+  return start_on_some_port(function(port) return nginx_on(port, core, ports, options) end)
+end
+
+function M.haproxy(core, ports)
+  return start_on_some_port(function(port) return haproxy_on(port, core, ports) end)
 end
 
 ---The light backend on so many ports of one core.
 function M.backend(core, count, arguments)
-  local ports = {}
-  for i = 1, count do ports[i] = bench.free_port() end
   local argv = { bench.build .. "/bench_backend" }
-  for _, port in ipairs(ports) do argv[#argv + 1] = tostring(port) end
+  for i = 1, count do argv[i + 1] = "0" end
   for _, argument in ipairs(arguments or {}) do argv[#argv + 1] = argument end
   local pid = bench.start(core, argv)
-  bench.await(ports[1], "/health")
+  bench.await_output(pid, "(ready)\n")
+  local ports = {}
+  for port in bench.output(pid):gmatch("port (%d+)\n") do ports[#ports + 1] = tonumber(port) end
   return pid, ports
 end
 

@@ -248,6 +248,9 @@ static int listen_on(int port)
         fprintf(stderr, "bench_backend: port %d: %s\n", port, strerror(errno));
         exit(1);
     }
+    socklen_t len = sizeof address;
+    getsockname(fd, (struct sockaddr *)&address, &len);
+    printf("port %u\n", ntohs(address.sin_port));
     connections[fd] = (struct connection){.open = true, .listening = true};
     watch(fd);
     return fd;

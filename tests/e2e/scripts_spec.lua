@@ -53,7 +53,7 @@ describe("a script that is given what it does not know", function()
   end
 
   for _, script in ipairs({ "quickstart", "setup", "test", "check", "layers", "bench",
-    "bench_overhead" }) do
+    "bench_overhead", "fuzz" }) do
     it("tells what it is for when asked: " .. script, function()
       local text, code = run("cd scripts && timeout 10 ./" .. script .. " --help")
       assert.are.equal(0, code, text)
@@ -61,6 +61,20 @@ describe("a script that is given what it does not know", function()
       assert.are.equal(second, text:match("^[^\n]*"))
     end)
   end
+end)
+
+describe("a bench", function()
+  it("without a valid window says so, and no figure", function()
+    -- No window has less than nothing of others in it.
+    local text, code = run(("FOREIGN_MAX=-1 TURNS=0.2 KVR_BUILD=%s luajit scripts/bench_proxy.lua")
+      :format(os.getenv("KVR_BUILD") or "build"))
+    if text:find("no port could be had for nginx", 1, true) then
+      return pending("needs the peers of scripts/setup --bench") -- luacheck: globals pending
+    end
+    assert.are.equal(1, code, text)
+    assert.is_truthy(text:match("^proxy: no valid window for kvroute: in all %d+ of them others "
+      .. "used too much of the machine\nexit 1\n$"), text)
+  end)
 end)
 
 describe("README.md", function()

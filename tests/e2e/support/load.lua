@@ -1,11 +1,9 @@
 -- Load from outside of the test's own process: replicas that cost nothing, and a client that keeps
 -- a rate whatever happens, so that a router which stands for a while shows in its latencies.
 local cjson = require("cjson")
-local connection = require("e2e.support.connection")
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
-local unistd = require("posix.unistd")
 
 local M = {}
 local Load = {}
@@ -26,12 +24,12 @@ end
 function M.replicas(replicas)
   local folder = Fleet.new_folder()
   local argv, urls = { Fleet.build .. "/bench_backend" }, {}
-  for i = 1, replicas do
-    local fd, port = connection.listen(0)
-    unistd.close(fd)
-    argv[i + 1], urls[i] = tostring(port), "http://127.0.0.1:" .. port
+  for i = 1, replicas do argv[i + 1] = "0" end
+  local backend = process.start(argv, outputs(folder, "backend"))
+  backend:wait_line("(ready)\n", 5)
+  for port in backend:stdout():gmatch("port (%d+)\n") do
+    urls[#urls + 1] = "http://127.0.0.1:" .. port
   end
-  process.start(argv, outputs(folder, "backend")):wait_line("(ready)\n", 5)
   Fleet.remove_folder(folder)
   return urls
 end
