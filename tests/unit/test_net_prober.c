@@ -39,15 +39,20 @@ static void on_outcome(void *context, uint32_t slot, enum kvr_probe_outcome outc
         kvr_prober_close(&world->prober);
 }
 
-static void begin(struct world *world)
+static void begin_with(struct world *world, uint64_t timeout_ns)
 {
     memset(world, 0, sizeof *world);
     net_fixture_init(&world->net);
     kvr_replica_table_init(&world->table, 8);
-    struct kvr_health_options options = {.interval_ns = 120 * MS, .timeout_ns = 90 * MS};
+    struct kvr_health_options options = {.interval_ns = 120 * MS, .timeout_ns = timeout_ns};
     kvr_health_init(&world->health, &options, &world->table);
     world->replica.pages[0] = (struct net_page){.path = "/health", .status = 200};
     net_replica_start(&world->replica, &world->net.loop, NULL);
+}
+
+static void begin(struct world *world)
+{
+    begin_with(world, 90 * MS);
 }
 
 static uint32_t add(struct world *world, const char *authority, const char *address)
@@ -99,12 +104,13 @@ static void carries_host_and_key_of_the_replica(void **state)
     world.targets.key[slot] = "sk-replica";
     probe(&world);
     uint64_t from = kvr_loop_now();
+    uint64_t ran_from = world.net.ran_ns;
     wait_outcomes(&world, 1);
     assert_int_equal(world.passes, 1);
     assert_int_equal(state_of(&world, slot), KVR_UP);
     wait_outcomes(&world, 5);
-    uint64_t took = kvr_loop_now() - from;
-    assert_in_range(took, 440 * MS, 880 * MS); /* one an interval */
+    assert_true(kvr_loop_now() - from >= 440 * MS); /* one an interval */
+    assert_true(world.net.ran_ns - ran_from <= 880 * MS);
     assert_int_equal(world.passes, 5);
     assert_int_equal(world.replica.refused, 0);
 
@@ -140,9 +146,8 @@ static void statuses_eject_and_readmit(void **state)
     end(&world);
 }
 
-static void silence_is_a_timeout_and_flowing_bytes_excuse_it(void **state)
+static bool try_silence(void)
 {
-    (void)state;
     struct world world;
     begin(&world);
     uint32_t slot = add(&world, "a:1", world.replica.listener.address);
@@ -152,18 +157,28 @@ static void silence_is_a_timeout_and_flowing_bytes_excuse_it(void **state)
     for (int i = 2; i <= 5; i++) {
         net_run_for(&world.net, 20);
         kvr_health_bytes(&world.health, slot, kvr_loop_now());
-        while (world.outcomes < i) {
+        for (uint64_t at_ns = uv_hrtime(); world.outcomes < i;) {
             kvr_health_bytes(&world.health, slot, kvr_loop_now());
-            uv_run(&world.net.uv, UV_RUN_ONCE);
+            net_turn(&world.net, &at_ns);
         }
     }
-    assert_int_equal(world.timeouts, 4);
-    assert_int_equal(state_of(&world, slot), KVR_UP);
+    bool calm = world.net.hold_ups == 0;
+    if (calm) {
+        assert_int_equal(world.timeouts, 4);
+        assert_int_equal(state_of(&world, slot), KVR_UP);
+    }
     net_run_for(&world.net, 120);
     wait_outcomes(&world, world.outcomes + 2);
     assert_int_equal(state_of(&world, slot), KVR_DOWN);
     assert_int_equal(world.failures, 0);
     end(&world);
+    return calm;
+}
+
+static void silence_is_a_timeout_and_flowing_bytes_excuse_it(void **state)
+{
+    (void)state;
+    net_when_calm(try_silence);
 }
 
 static void nobody_listens(void **state)
@@ -211,14 +226,14 @@ static void outcome_of_a_removed_replica_is_dropped(void **state)
 {
     (void)state;
     struct world world;
-    begin(&world);
+    begin_with(&world, 250 * MS);
     world.replica.pages[0].silent = true;
     uint32_t slot = add(&world, "a:1", world.replica.listener.address);
     probe(&world);
     assert_true(net_run_until(&world.net, &world.replica.pages[0].asked, 1, 1000));
     kvr_replica_remove(&world.table, slot);
     kvr_prober_wake(&world.prober);
-    net_run_for(&world.net, 300);
+    net_run_for(&world.net, 400);
     assert_int_equal(world.outcomes, 0);
     assert_int_equal(world.prober.counters.dropped, 1);
     assert_int_equal(world.prober.counters.sent, 1);
@@ -229,7 +244,7 @@ static void outcome_never_reaches_the_slots_next_holder(void **state)
 {
     (void)state;
     struct world world;
-    begin(&world);
+    begin_with(&world, 20000 * MS);
     struct net_replica dead = {.pages = {{.path = "/health", .silent = true}}};
     net_replica_start(&dead, &world.net.loop, NULL);
     uint32_t slot = add(&world, "a:1", dead.listener.address);
@@ -249,7 +264,7 @@ static void another_generation_is_probed_anew(void **state)
 {
     (void)state;
     struct world world;
-    begin(&world);
+    begin_with(&world, 600 * MS);
     uint32_t slot = add(&world, "a:1", world.replica.listener.address);
     probe(&world);
     wait_outcomes(&world, 1);
@@ -279,10 +294,11 @@ static void want_of_our_own_ejects_nobody(void **state)
     getrlimit(RLIMIT_NOFILE, &before);
     struct rlimit none = {0, before.rlim_max};
     setrlimit(RLIMIT_NOFILE, &none);
+    uint64_t from = kvr_loop_now();
     net_run_for(&world.net, 400);
     setrlimit(RLIMIT_NOFILE, &before);
     assert_int_equal(world.outcomes, 2);
-    assert_in_range(world.prober.counters.unsent, 2, 5);
+    assert_in_range(world.prober.counters.unsent, 1, 2 + (kvr_loop_now() - from) / (120 * MS));
     assert_int_equal(state_of(&world, slot), KVR_UP);
     wait_outcomes(&world, 4);
     assert_int_equal(world.passes, 4);

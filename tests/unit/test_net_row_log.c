@@ -139,8 +139,8 @@ static uint64_t count_all_rows(const struct world *world)
 /* Until the log has nothing left to write; a busy machine may take longer than the flush time. */
 static void settle(struct world *world)
 {
-    uint64_t deadline = uv_hrtime() + 5000000000u;
-    while ((world->log.waiting.len || world->log.working) && uv_hrtime() < deadline)
+    uint64_t deadline = world->net.ran_ns + 5000000000u;
+    while ((world->log.waiting.len || world->log.working) && world->net.ran_ns < deadline)
         net_run_for(&world->net, 5);
 }
 
