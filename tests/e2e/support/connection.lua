@@ -2,6 +2,7 @@
 -- bytes in go to on_bytes, and the peer's end is noted: "fin" or "reset".
 local errno = require("posix.errno")
 local fcntl = require("posix.fcntl")
+local poll = require("posix.poll").poll
 local socket = require("posix.sys.socket")
 local unistd = require("posix.unistd")
 local bit = require("bit")
@@ -14,6 +15,7 @@ Connection.__index = Connection
 M.BACKLOG = 128 -- connections that wait to be accepted
 
 local READ_BYTES = 65536
+local CONNECT_MS = 10000
 local open = {} -- all that are open, for close_all
 
 ---No child process may hold a test's socket open, and nothing may block but the loop.
@@ -47,6 +49,13 @@ local function new(fd)
   return self
 end
 
+-- Whoever listens may have its backlog full, and then this takes for ever.
+local function finish_connecting(fd, address)
+  local ready = poll({ [fd] = { events = { OUT = true } } }, CONNECT_MS)
+  if ready ~= 1 then return nil, ("nobody accepts within %d ms"):format(CONNECT_MS) end
+  return socket.connect(fd, M.parse(address)) -- tells how it went
+end
+
 ---Connects; on loopback this does not take long enough to need the loop.
 ---@param address string host:port
 ---@param receive_buffer? integer bytes the kernel may hold for a slow reader
@@ -56,12 +65,13 @@ function M.connect(address, receive_buffer)
   if receive_buffer then
     socket.setsockopt(fd, socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
   end
-  local ok, message = socket.connect(fd, M.parse(address))
+  M.prepare(fd)
+  local ok, message, code = socket.connect(fd, M.parse(address))
+  if code == errno.EINPROGRESS then ok, message = finish_connecting(fd, address) end
   if not ok then
     unistd.close(fd)
     return nil, message
   end
-  M.prepare(fd)
   return new(fd)
 end
 
