@@ -93,14 +93,18 @@ add("throughput", "through-\nput /s", "/s", "throughput (requests/s)", "more", s
 add("requests", "requests", "", "requests", nil, whole, at("requests"))
 add_ratio("hit_rate", "cached", "prompt tokens cached (%)", "more",
   share("cached_tokens", "prompt_tokens"))
+local function recomputed(r)
+  if not r.prompt_tokens or not r.cached_tokens or r.success == 0 then return nil end
+  return (r.prompt_tokens - r.cached_tokens) / r.success
+end
 add("recomputed", "recomputed\ntokens", "tokens", "prompt tokens computed a request", "less", whole,
-  function(r) return r.success > 0 and (r.prompt_tokens - r.cached_tokens) / r.success or nil end,
-  function(r) return r.prompt_tokens - r.cached_tokens, r.success end)
+  recomputed, function(r) return r.prompt_tokens - r.cached_tokens, r.success end)
 -- Against the best policy on the same bytes, a request each: totals would tell how many requests
 -- a policy got through. See results.lua.
 add("redundant", "redundant\ntokens", "tokens", "prompt tokens computed again a request", "less",
   whole, function(r)
-    return r.success > 0 and (r.prompt_tokens - r.cached_tokens) / r.success - r.least_recomputed
+    local own = recomputed(r)
+    return own and own - r.least_recomputed
   end, function(r)
     return r.prompt_tokens - r.cached_tokens - r.success * r.least_recomputed, r.success
   end)

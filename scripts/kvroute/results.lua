@@ -135,9 +135,8 @@ local function find_least(self)
     local least, count = {}, {}
     for _, pool in ipairs(pools) do
       for i, each in ipairs(pool.cells) do
-        local r = pool.results[i]
-        if r.success > 0 then
-          local recomputed = (r.prompt_tokens - r.cached_tokens) / r.success
+        local recomputed = metric.find("recomputed").of(pool.results[i])
+        if recomputed then
           least[each.seed] = math.min(least[each.seed] or math.huge, recomputed)
           count[each.seed] = (count[each.seed] or 0) + 1
         end
@@ -160,7 +159,9 @@ local function add(self, pool, each, record, ignored)
   else
     pool.cells[#pool.cells + 1] = each
     local copy = {} -- to which a figure is added that depends on the others
-    for field, value in pairs(record.result) do copy[field] = value end
+    for field, value in pairs(record.result) do
+      if value ~= json.null then copy[field] = value end
+    end
     pool.results[#pool.results + 1] = copy
   end
 end
