@@ -61,6 +61,23 @@ describe("a connection to a replica that does not come up", function()
     assert.equal(1, hits(fleet, "timeouts.connect_ms"))
   end)
 
+  it("is given up in time although the replica has been removed meanwhile", function()
+    local fleet = start({ replicas = { {}, { script = Replica.answers() } }, config = {
+      timeouts = { connect_ms = 600 },
+    } })
+    make_black_hole(fleet.replicas[1])
+    local clients = {}
+    for i = 1, 2 do
+      clients[i] = fleet:connect()
+      clients[i]:begin(Fleet.chat_request("Hello"))
+    end
+    loop.wait(function() return fleet:admin("/admin/status").exchanges.open == 1 end)
+    fleet:admin("/admin/replicas/remove", { replica = fleet.replicas[1].name })
+    for i = 1, 2 do assert.equal(200, clients[i]:finish(3).status) end
+    assert.equal(1, hits(fleet, "timeouts.connect_ms"))
+    assert.equal(1, #fleet:admin("/admin/replicas").replicas) -- its connections have gone, too
+  end)
+
   it("is named when nobody else can take the request", function()
     local fleet = start({ config = { timeouts = { connect_ms = 300 } } })
     make_black_hole(fleet.replicas[1])
