@@ -21,5 +21,6 @@ extern const struct kvr_command kvr_command_load;
 extern const struct kvr_command kvr_command_calibrate;
 extern const struct kvr_command kvr_command_ctl;
 extern const struct kvr_command kvr_command_run;
+extern const struct kvr_command kvr_command_import;
 
 #endif

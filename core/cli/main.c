@@ -12,6 +12,7 @@ static const struct kvr_command *const commands[] = {
     &kvr_command_calibrate,
     &kvr_command_ctl,
     &kvr_command_run,
+    &kvr_command_import,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -8,15 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <lauxlib.h>
 #include <lua.h>
-#include <lualib.h>
 
 #include "abi.h"
 #include "command.h"
 #include "home.h"
 #include "kvr_build_id.h"
 #include "options.h"
+#include "run_lua.h"
 
 static struct {
     struct kvr_option_list set;
@@ -115,25 +114,12 @@ static void push_options(lua_State *L, const char *file, const struct kvr_home *
     lua_setfield(L, -2, "build");
 }
 
-/* The library's folder goes before what Lua would find elsewhere. */
-static void set_path(lua_State *L, const struct kvr_home *home)
-{
-    lua_getglobal(L, "package"); /* package */
-    lua_getfield(L, -1, "path"); /* package path */
-    lua_pushfstring(L, "%s/?.lua;%s/?/init.lua;%s", home->library, home->library,
-                    lua_tostring(L, -1));
-    lua_setfield(L, -3, "path");
-    lua_pop(L, 2); /* empty */
-}
-
 /* Calls `run` or `work` of kvroute.main; its result is the exit status. */
 static int enter(lua_State *L)
 {
     const void *const *arguments = lua_touserdata(L, 1);
     const char *file = arguments[0];
     const struct kvr_home *home = arguments[1];
-    luaL_openlibs(L);
-    set_path(L, home);
     lua_getglobal(L, "require");
     lua_pushliteral(L, "kvroute.main");
     lua_call(L, 1, 1); /* main */
@@ -141,24 +127,6 @@ static int enter(lua_State *L)
     push_options(L, file, home);
     lua_call(L, 1, 1); /* main status */
     return 1;
-}
-
-static int run_lua(const char *file, const struct kvr_home *home)
-{
-    lua_State *L = luaL_newstate();
-    if (!L) {
-        fputs("kvroute run: no memory for Lua\n", stderr);
-        return KVR_EXIT_FAILED;
-    }
-    const void *arguments[] = {file, home};
-    int status = lua_cpcall(L, enter, arguments);
-    int code = KVR_EXIT_FAILED;
-    if (status)
-        fprintf(stderr, "kvroute run: %s\n", lua_tostring(L, -1));
-    else
-        code = (int)lua_tointeger(L, -1);
-    lua_close(L);
-    return code;
 }
 
 static int run(int argc, char **argv)
@@ -181,7 +149,8 @@ static int run(int argc, char **argv)
         fprintf(stderr, "kvroute run: %s\n", error.text);
         return KVR_EXIT_FAILED;
     }
-    return run_lua(operands.items[0], home);
+    const void *arguments[] = {operands.items[0], home};
+    return kvr_run_lua("run", home, enter, arguments);
 }
 
 const struct kvr_command kvr_command_run = {"run", "an experiment, in the simulator or live", run};

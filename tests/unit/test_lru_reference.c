@@ -1,7 +1,7 @@
 /* The paged KV cache on real traffic, against published numbers: block and token hit rates of half
  * an hour of Mooncake's conversations in LRU caches of several sizes, and in endless ones behind a
- * round robin (experiments/data/mooncake-conversation/README.md). The rows come out of
- * scripts/import, so importer, row reader and cache are all in it. What is known behind the first
+ * round robin (experiments/data/mooncake-conversation/README.md). The rows come out of the
+ * Lua importer, so importer, row reader and cache are all in it. What is known behind the first
  * unknown block of a prompt never counts. */
 #include "unit.h"
 
@@ -44,9 +44,9 @@ static void add_prompt(const struct kvr_trace_row *row)
 static int read_prompts(void **state)
 {
     (void)state;
-    FILE *rows = popen(KVR_SOURCE_DIR "/scripts/import mooncake " KVR_SOURCE_DIR
-                                      "/experiments/data/mooncake-conversation/"
-                                      "conversation_trace.first.jsonl.gz",
+    FILE *rows = popen("cd '" KVR_SOURCE_DIR "' && LUA_PATH='scripts/?.lua;;' luajit -e '"
+                       "require(\"kvroute.import\").main({\"mooncake\", \"experiments/data/"
+                       "mooncake-conversation/conversation_trace.first.jsonl.gz\"}, \"import\")'",
                        "r");
     assert_non_null(rows);
     struct kvr_trace_row row = {0};
