@@ -12,7 +12,8 @@ local M = {}
 ---@field slowdowns number[]? by replica: its steps take so many times as long
 ---@field weights number[]? by replica, of the router
 ---@field changes table[]? what happens when: { at_s = 100, replica = 3, kind = "restart" }
----@field ring_seed number? places replicas on the ring; the seed's otherwise
+---@field authorities string? "host:port host:port ...", which place replicas on the ring as live
+---@field ring_seed number? or else this places replicas on the ring; the seed's otherwise
 ---@field network_ms number? 0, one way
 ---@field router_ms number? 0, from a decision until the request leaves
 ---@field decision_ms number? 0, from the arrival until the decision
@@ -21,7 +22,7 @@ local M = {}
 ---@field max_waiting number? requests queued in one engine
 local simulated = {
   profile = "string", profile_set = "table?", replicas = "number?", slowdowns = "table?",
-  weights = "table?", changes = "table?", ring_seed = "number?", network_ms = "number?",
+  weights = "table?", changes = "table?", authorities = "string?", ring_seed = "number?", network_ms = "number?",
   router_ms = "number?", decision_ms = "number?", decision_sigma = "number?",
   scrape_ms = "number?", max_waiting = "number?",
 }
@@ -30,7 +31,10 @@ local simulated = {
 ---@field profile string
 ---@field replicas number?
 ---@field time_scale number? 1, engine seconds a second
-local emulated = { profile = "string", replicas = "number?", time_scale = "number?" }
+---@field port number? of the first replica, which places it on the ring; 0: any free ones
+local emulated = {
+  profile = "string", replicas = "number?", time_scale = "number?", port = "number?",
+}
 
 ---@class kvr.UrlFleet
 ---@field urls string[]

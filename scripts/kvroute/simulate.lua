@@ -33,6 +33,15 @@ local function set_profile(options, fleet)
   ffi.assign(options.profile, "kvr_profile", fleet.profile_set or {}, "profile_set")
 end
 
+---What the tokenizer of a fleet's profile makes of text.
+---@param fleet table
+---@return number
+function M.bytes_per_token(fleet)
+  local options = ffi.new("struct kvr_sim_options")
+  set_profile(options, fleet)
+  return options.profile.bytes_per_token
+end
+
 local function set_fleet(options, fleet, kept)
   local plain = schema.copy(fleet)
   for _, name in ipairs({ "kind", "profile", "profile_set", "profile_file", "slowdowns", "weights",
