@@ -139,10 +139,19 @@ local function with_epoch(workload, seed)
   return out
 end
 
+-- A choice as text. It has names beside its first item, which JSON has no form for.
+local function id_of(choice)
+  if type(choice) ~= "table" then return type(choice) .. tostring(choice) end
+  local parts = {}
+  for name, value in pairs(choice) do parts[#parts + 1] = tostring(name) .. "=" .. id_of(value) end
+  table.sort(parts)
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
 local function policies_at(self, at)
   local out, labels = {}, {}
   for i, choice in ipairs(value_at(self, "policies", at)) do
-    local id = json.encode(choice)
+    local id = id_of(choice)
     self.resolved[id] = self.resolved[id] or policy.resolve(choice)
     out[i] = self.resolved[id]
     if labels[out[i].label] then

@@ -35,6 +35,11 @@ local encode
 
 local function encode_list(value, out, indent)
   local inner = indent and indent .. "  "
+  for key in pairs(value) do
+    if type(key) ~= "number" then
+      error("a list with the key " .. tostring(key) .. " is neither a list nor an object", 0)
+    end
+  end
   out[#out + 1] = "["
   for i, item in ipairs(value) do
     if i > 1 then out[#out + 1] = "," end
