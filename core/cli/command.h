@@ -22,5 +22,8 @@ extern const struct kvr_command kvr_command_calibrate;
 extern const struct kvr_command kvr_command_ctl;
 extern const struct kvr_command kvr_command_run;
 extern const struct kvr_command kvr_command_import;
+extern const struct kvr_command kvr_command_compare;
+extern const struct kvr_command kvr_command_floor;
+extern const struct kvr_command kvr_command_rescore;
 
 #endif

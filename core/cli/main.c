@@ -12,6 +12,9 @@ static const struct kvr_command *const commands[] = {
     &kvr_command_calibrate,
     &kvr_command_ctl,
     &kvr_command_run,
+    &kvr_command_compare,
+    &kvr_command_rescore,
+    &kvr_command_floor,
     &kvr_command_import,
 };
 

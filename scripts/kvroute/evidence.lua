@@ -28,30 +28,33 @@ local M = {
 ---@field contamination kvr.Contamination? see contamination.lua
 ---@field flags kvr.Flag[] by `judge`
 
-local drift_texts = {
-  ["cold opening"] = "the first half was slower: lengthen the warm-up",
-  ["fleet slowed"] = "the second half was slower",
-  ["past saturation"] = "it leaves a backlog: only its goodput stands",
-  ["partial visits"] = "turns asked in one half only",
-  ["fractional visit periods"] = "turns asked in one half only",
-}
-
 local function percent(share)
   return ("%.0f %%"):format(100 * share)
 end
 
+-- What was seen, of each cause.
+local drift_texts = {
+  ["cold opening"] = function(_, verdict)
+    return ("TTFT p50 %+.0f %% in the first half"):format(100 * verdict.drift)
+  end,
+  ["fleet slowed"] = function(_, verdict)
+    return ("TTFT p50 %+.0f %% in the second half"):format(100 * (1 / (1 + verdict.drift) - 1))
+  end,
+  ["past saturation"] = function(result)
+    return percent(result.backlog) .. " open when arrivals ended: only its goodput stands"
+  end,
+  ["partial visits"] = function(_, verdict)
+    return verdict.turns_confined .. " turns in one half only"
+  end,
+}
+drift_texts["fractional visit periods"] = drift_texts["partial visits"]
+
 local function flag_drift(out, result, verdict)
   for _, cause in ipairs(verdict.causes) do
-    local text = drift_texts[cause]
-    if cause == "past saturation" then
-      text = ("%s of the requests were open when arrivals ended: only its goodput stands"):format(
-        percent(result.backlog))
-    elseif verdict.turns_confined == 0 or not cause:find("visit", 1, true) then
-      text = ("TTFT p50 %+.0f %%, %s"):format(100 * verdict.drift, text)
-    else
-      text = ("%d %s"):format(verdict.turns_confined, text)
-    end
-    out[#out + 1] = { name = cause, text = text, warning = cause == "past saturation" or nil }
+    out[#out + 1] = {
+      name = cause, text = drift_texts[cause](result, verdict),
+      warning = cause == "past saturation" or nil,
+    }
   end
 end
 

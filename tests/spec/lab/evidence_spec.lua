@@ -40,8 +40,16 @@ describe("evidence", function()
   it("excludes what drifted, with the figure", function()
     local r = judged(nil, { drift = verdict({ drift = 0.31, causes = { "cold opening" } }) })
     assert.is_true(evidence.excluded(r))
-    assert.equal("cold opening (TTFT p50 +31 %, the first half was slower: lengthen the warm-up)",
+    assert.equal("cold opening (TTFT p50 +31 % in the first half)",
       evidence.text(evidence.flags(r)))
+  end)
+
+  it("says by how much the second half was slower", function()
+    local r = judged(nil, { drift = verdict({ drift = -0.5, causes = { "fleet slowed" } }) })
+    assert.equal("fleet slowed (TTFT p50 +100 % in the second half)",
+      evidence.text(evidence.flags(r)))
+    r = judged(nil, { drift = verdict({ turns_confined = 2, causes = { "partial visits" } }) })
+    assert.equal("partial visits (2 turns in one half only)", evidence.text(evidence.flags(r)))
   end)
 
   it("keeps the goodput of a run past saturation, and not its times", function()
