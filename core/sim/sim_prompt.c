@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api_reply.h"
 #include "api_scan.h"
 #include "memory.h"
 #include "rng.h"
@@ -15,6 +16,7 @@ void kvr_sim_prompt_init(struct kvr_sim_prompt *maker, const struct kvr_profile 
         .generated = profile->cache_generated,
     };
     kvr_prompt_init(&maker->prompt, options);
+    kvr_chain_memo_init(&maker->memo);
     kvr_tokens_init(&maker->tokens, profile->bytes_per_token);
     maker->scope =
         kvr_prompt_scope(kvr_slice_of(profile->name), (struct kvr_slice){0}, (struct kvr_slice){0});
@@ -23,11 +25,15 @@ void kvr_sim_prompt_init(struct kvr_sim_prompt *maker, const struct kvr_profile 
 void kvr_sim_prompt_deinit(struct kvr_sim_prompt *maker)
 {
     kvr_prompt_deinit(&maker->prompt);
+    kvr_chain_memo_deinit(&maker->memo);
+    kvr_free(maker->chain);
     kvr_tokens_deinit(&maker->tokens);
     kvr_free(maker->text);
 }
 
 /* ---- the router's view: canonical text (api_request.h) ---- */
+
+static const char end_of_message[] = {KVR_TAG_END};
 
 static void add_text(struct kvr_sim_prompt *maker, const struct kvr_piece *piece)
 {
@@ -40,34 +46,120 @@ static void add_text(struct kvr_sim_prompt *maker, const struct kvr_piece *piece
     kvr_prompt_add(&maker->prompt, maker->text, piece->bytes);
 }
 
-static void open_message(struct kvr_prompt *prompt, uint32_t speaker)
+/* Adds a piece with what stands before it. Its message, if it goes on, ends later. */
+static void add_piece(struct kvr_sim_prompt *maker, const struct kvr_piece *piece, bool first)
 {
-    const char *name = kvr_speaker_name(speaker);
-    char opening[16] = {KVR_TAG_ROLE};
-    size_t len = strlen(name);
-    memcpy(opening + 1, name, len);
-    opening[1 + len] = KVR_TAG_CONTENT;
-    kvr_prompt_add(prompt, opening, len + 2);
+    if (!piece->continues) {
+        char opening[16];
+        const char *name = kvr_speaker_name(piece->speaker);
+        size_t at = 0, len = strlen(name);
+        if (!first)
+            opening[at++] = KVR_TAG_END;
+        opening[at++] = KVR_TAG_ROLE;
+        memcpy(opening + at, name, len);
+        opening[at + len] = KVR_TAG_CONTENT;
+        kvr_prompt_add(&maker->prompt, opening, at + len + 1);
+    }
+    add_text(maker, piece);
+}
+
+/* As many bytes as add_piece adds. */
+static uint64_t bytes_of(const struct kvr_piece *piece, bool first)
+{
+    uint64_t opening = piece->continues ? 0 : strlen(kvr_speaker_name(piece->speaker)) + 2 + !first;
+    return opening + piece->bytes;
+}
+
+static void append(struct kvr_sim_prompt *maker, const uint64_t *blocks, uint32_t count)
+{
+    if (maker->chain_len + count > maker->chain_capacity) {
+        maker->chain_capacity = 2 * (maker->chain_len + count);
+        maker->chain = kvr_realloc(maker->chain, maker->chain_capacity * sizeof *maker->chain);
+    }
+    if (count)
+        memcpy(maker->chain + maker->chain_len, blocks, count * sizeof *blocks);
+    maker->chain_len += count;
+}
+
+/* The place after this piece, from the place before it. */
+static uint64_t key_after(uint64_t key, const struct kvr_piece *piece)
+{
+    uint64_t kind = (uint64_t)piece->speaker << 1 | piece->continues;
+    key = kvr_mix64(key ^ piece->id) + ((uint64_t)piece->bytes << 8 | kind);
+    key = kvr_mix64(key);
+    return key ? key : 1;
+}
+
+/* Brings maker->prompt to where the pieces so far end, with an empty chain: it is `there` already,
+ * or at a place of the memo, or at the start. */
+static void stand(struct kvr_sim_prompt *maker, bool there, const struct kvr_chain_place *place)
+{
+    struct kvr_prompt *prompt = &maker->prompt;
+    if (there) {
+        kvr_prompt_resume(prompt, &prompt->tail);
+    } else if (place) {
+        struct kvr_prompt_tail tail;
+        kvr_chain_memo_tail(&maker->memo, place, &tail);
+        kvr_prompt_resume(prompt, &tail);
+    } else {
+        kvr_prompt_begin(prompt, maker->scope);
+    }
 }
 
 uint32_t kvr_sim_prompt_chain(struct kvr_sim_prompt *maker,
                               const struct kvr_workload_request *request)
 {
-    static const char end[] = {KVR_TAG_END};
+    struct kvr_prompt *prompt = &maker->prompt;
+    const struct kvr_chain_place *place = NULL;
+    uint64_t key = maker->scope;
     uint32_t turns = 0;
-    kvr_prompt_begin(&maker->prompt, maker->scope);
+    bool there = false;
+    maker->chain_len = 0;
+    maker->bytes = sizeof end_of_message;
     for (uint32_t i = 0; i < request->pieces_len; i++) {
         const struct kvr_piece *piece = &request->pieces[i];
-        if (!piece->continues) {
-            if (i > 0)
-                kvr_prompt_add(&maker->prompt, end, sizeof end);
-            open_message(&maker->prompt, piece->speaker);
-            turns += piece->speaker == KVR_USER;
+        turns += piece->speaker == KVR_USER && !piece->continues;
+        maker->bytes += bytes_of(piece, i == 0);
+        key = key_after(key, piece);
+        const struct kvr_chain_place *known = kvr_chain_memo_find(&maker->memo, key);
+        if (known) {
+            append(maker, kvr_chain_memo_blocks(&maker->memo, known), known->blocks);
+        } else {
+            stand(maker, there, place);
+            add_piece(maker, piece, i == 0);
+            append(maker, prompt->chain, prompt->chain_len);
+            kvr_chain_memo_keep(&maker->memo, key, prompt);
         }
-        add_text(maker, piece);
+        place = known;
+        there = !known;
     }
-    kvr_prompt_add(&maker->prompt, end, sizeof end);
+    uint32_t rest = there ? prompt->tail.rest_bytes : place->rest_bytes;
+    if (rest + sizeof end_of_message >= prompt->options.block_bytes) {
+        stand(maker, there, place);
+        kvr_prompt_add(prompt, end_of_message, sizeof end_of_message);
+        append(maker, prompt->chain, prompt->chain_len);
+    }
     return turns;
+}
+
+void kvr_sim_prompt_reply(struct kvr_sim_prompt *maker, const struct kvr_workload_request *request,
+                          uint32_t output_tokens)
+{
+    struct kvr_prompt *prompt = &maker->prompt;
+    kvr_prompt_begin(prompt, maker->scope);
+    for (uint32_t i = 0; i < request->pieces_len; i++)
+        add_piece(maker, &request->pieces[i], i == 0);
+    kvr_prompt_add(prompt, end_of_message, sizeof end_of_message);
+    /* Equal prompts are answered alike. */
+    uint64_t id = kvr_mix64(kvr_prompt_so_far(prompt));
+    kvr_prompt_resume(prompt, &prompt->tail);
+    size_t len = kvr_tokens_cut(&maker->tokens, output_tokens);
+    char *text = kvr_alloc(len + 1);
+    kvr_workload_text(id, 0, len, text);
+    kvr_api_add_reply(prompt, kvr_slice_make(text, len));
+    kvr_free(text);
+    maker->chain_len = 0;
+    append(maker, prompt->chain, prompt->chain_len);
 }
 
 /* ---- the engine's view: the chat template and the emulated tokenizer (tokens.h) ---- */

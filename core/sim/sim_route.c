@@ -44,7 +44,7 @@ static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
 {
     struct kvr_workload_request ask = kvr_sim_asked(sim, request);
     uint32_t turns = kvr_sim_prompt_chain(&sim->prompt, &ask);
-    request->record.prompt_bytes = (uint32_t)sim->prompt.prompt.bytes;
+    request->record.prompt_bytes = (uint32_t)sim->prompt.bytes;
     *submission = (struct kvr_submission){
         .user = (void *)(uintptr_t)(request - sim->requests),
         .model = kvr_slice_of(sim->options.profile.name),
@@ -53,13 +53,13 @@ static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
         .session = session_key(sim, &ask),
         .tenant = key_of(ask.tenant),
         .routing_key = key_of(ask.key),
-        .chain = sim->prompt.prompt.chain,
-        .chain_len = sim->prompt.prompt.chain_len,
+        .chain = sim->prompt.chain,
+        .chain_len = sim->prompt.chain_len,
         .turn = turns,
         .choices = 1,
         .routed = true,
         .stream = true,
-        .prompt_bytes = (double)sim->prompt.prompt.bytes,
+        .prompt_bytes = (double)sim->prompt.bytes,
         .prompt_tokens = (double)NAN,
         .max_tokens = ask.max_tokens ? ask.max_tokens : (double)NAN,
         .slo_ttft_ms = (double)NAN,

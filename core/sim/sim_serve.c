@@ -1,7 +1,4 @@
 /* The engine's side of a simulation: requests enter its queue, and what it says goes back. */
-#include "api_reply.h"
-#include "memory.h"
-#include "rng.h"
 #include "sim_parts.h"
 
 /* NULL: that dispatch is over. */
@@ -85,19 +82,10 @@ static void first_token(struct kvr_sim *sim, struct kvr_sim_request *request)
 static void believe_reply(struct kvr_sim *sim, struct kvr_sim_request *request)
 {
     struct kvr_workload_request ask = kvr_sim_asked(sim, request);
-    struct kvr_sim_prompt *maker = &sim->prompt;
     kvr_router_settle(&sim->router);
-    kvr_sim_prompt_chain(maker, &ask);
-    struct kvr_prompt_tail tail = maker->prompt.tail;
-    uint64_t id = kvr_mix64(kvr_prompt_so_far(&maker->prompt));
-    kvr_prompt_resume(&maker->prompt, &tail);
-    size_t len = kvr_tokens_cut(&maker->tokens, request->finished.token);
-    char *text = kvr_alloc(len + 1);
-    kvr_workload_text(id, 0, len, text);
-    kvr_api_add_reply(&maker->prompt, kvr_slice_make(text, len));
-    kvr_free(text);
-    kvr_router_believe(&sim->router, sim->now_ns, request->ref, maker->prompt.chain,
-                       maker->prompt.chain_len);
+    kvr_sim_prompt_reply(&sim->prompt, &ask, request->finished.token);
+    kvr_router_believe(&sim->router, sim->now_ns, request->ref, sim->prompt.chain,
+                       sim->prompt.chain_len);
 }
 
 static void end(struct kvr_sim *sim, struct kvr_sim_request *request)

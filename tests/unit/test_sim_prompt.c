@@ -42,10 +42,9 @@ static void compare(const struct kvr_workload_options *options, const struct kvr
             uint32_t turns = kvr_sim_prompt_chain(&maker, &request);
             assert_int_equal(turns, read.turn);
             assert_true(maker.scope == read.scope);
-            assert_int_equal(maker.prompt.bytes, read.prompt_bytes);
-            assert_int_equal(maker.prompt.chain_len, wire.chain_len);
-            assert_memory_equal(maker.prompt.chain, wire.chain,
-                                wire.chain_len * sizeof *wire.chain);
+            assert_int_equal(maker.bytes, read.prompt_bytes);
+            assert_int_equal(maker.chain_len, wire.chain_len);
+            assert_memory_equal(maker.chain, wire.chain, wire.chain_len * sizeof *wire.chain);
         }
     }
     kvr_buffer_deinit(&body);
@@ -86,11 +85,47 @@ static void test_chain_of_keys(void **state)
     compare(&options, profile_named("h100x2-70b-fp8"), NULL);
 }
 
+/* More different pieces than the memo keeps: it forgets, and goes on to be right. */
+static void test_memo_is_bounded(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options;
+    kvr_workload_defaults(&options);
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.bytes_per_token = 4;
+    options.template_tokens = 50;
+    options.variant_tokens = 30;
+    options.unique_tokens = 20;
+    struct kvr_workload *workload = kvr_workload_create(&options, NULL);
+    struct kvr_sim_prompt worn, fresh;
+    kvr_sim_prompt_init(&worn, profile_named("h100x2-70b-fp8"), NULL);
+    uint64_t size = 0;
+    for (uint64_t i = 0; i < 300000; i++) {
+        struct kvr_workload_request request;
+        assert_true(kvr_workload_turn(workload, i, 0, &request));
+        kvr_sim_prompt_chain(&worn, &request);
+        size = worn.memo.words_len > size ? worn.memo.words_len : size;
+        if (i % 1000)
+            continue;
+        kvr_sim_prompt_init(&fresh, profile_named("h100x2-70b-fp8"), NULL);
+        kvr_sim_prompt_chain(&fresh, &request);
+        assert_int_equal(worn.chain_len, fresh.chain_len);
+        assert_int_equal(worn.bytes, fresh.bytes);
+        assert_memory_equal(worn.chain, fresh.chain, fresh.chain_len * sizeof *fresh.chain);
+        kvr_sim_prompt_deinit(&fresh);
+    }
+    assert_true(worn.memo.forgotten >= 1 && worn.memo.found > worn.memo.made);
+    assert_true(size <= 1u << 22);
+    kvr_sim_prompt_deinit(&worn);
+    kvr_workload_destroy(workload);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain_of_sessions),
         cmocka_unit_test(test_chain_of_keys),
+        cmocka_unit_test(test_memo_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
