@@ -1,6 +1,6 @@
 /* The emulated engine written a second time, as plainly as its rules read: every request is looked
  * at in every step, the free queue is an array, hashes are found by looking at every block. Slow
- * and small; test_engine_random.c holds the real engine against it. */
+ * and small; engine_schedule.h holds the real engine against it. */
 #ifndef NAIVE_ENGINE_H
 #define NAIVE_ENGINE_H
 
@@ -206,22 +206,30 @@ static inline uint64_t naive_step_ns(const struct naive_engine *e)
             twice_q += (uint64_t)q->scheduled * (2 * q->computed + q->scheduled);
         }
     }
+    uint64_t token_ps = (uint64_t)llround(p->prefill_token_ms * 1e9);
+    uint64_t reading = (uint64_t)llround(p->weights_ms * 1e9) +
+                       (uint64_t)llround(p->decode_context_ms * 1e9) * context;
+    uint64_t computing = token_ps * (prefill + decoding);
     uint64_t ps = (uint64_t)llround(p->step_floor_ms * 1e9) +
                   (prefill ? (uint64_t)llround(p->prefill_step_ms * 1e9) : 0) +
-                  (uint64_t)llround(p->prefill_token_ms * 1e9) * prefill +
                   (uint64_t)llround(p->prefill_context_ms * 1e9) * twice_q / 2 +
                   (uint64_t)llround(p->decode_seq_ms * 1e9) * decoding +
-                  (uint64_t)llround(p->decode_seq_squared_ms * 1e9) * decoding * decoding +
-                  (uint64_t)llround(p->decode_context_ms * 1e9) * context;
+                  (uint64_t)llround(p->decode_seq_squared_ms * 1e9) * decoding * decoding;
+    if (p->form == KVR_STEP_LINEAR)
+        ps += reading + token_ps * prefill;
+    else
+        ps += reading > computing ? reading : computing;
+    uint64_t ns = (ps + 500) / 1000;
     if (p->jitter == 0.0 && e->slowdown == 1.0)
-        return (ps + 500) / 1000;
+        return ns ? ns : 1;
     double factor = 1.0;
     if (p->jitter != 0.0) {
         uint64_t base = kvr_mix64(e->seed ^ 0x6a69747465720000u);
         factor = kvr_real_exp(p->jitter *
                               kvr_real_normal(kvr_mix64(base + e->step * 0x9e3779b97f4a7c15u)));
     }
-    return (uint64_t)((double)ps * (factor * e->slowdown) / 1000.0 + 0.5);
+    ns = (uint64_t)((double)ps * (factor * e->slowdown) / 1000.0 + 0.5);
+    return ns ? ns : 1;
 }
 
 static inline void naive_admit(struct naive_engine *e, uint32_t budget)
