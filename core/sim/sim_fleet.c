@@ -228,6 +228,6 @@ void kvr_sim_on_fleet_event(struct kvr_sim *sim, const struct kvr_sim_event *eve
         probe(sim);
         break;
     default:
-        KVR_CHECK(!"an event of a replica");
+        KVR_CHECK(false);
     }
 }

@@ -168,6 +168,6 @@ void kvr_sim_on_request_event(struct kvr_sim *sim, const struct kvr_sim_event *e
         refuse(sim, request, event->kind == KVR_SIM_FULL);
         break;
     default:
-        KVR_CHECK(!"an event of a request");
+        KVR_CHECK(false);
     }
 }
