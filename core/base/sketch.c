@@ -8,7 +8,7 @@
 #define STEP_BITS 12 /* 4,096 steps an octave */
 #define STEPS     (1u << STEP_BITS)
 #define TOP_BIT   45 /* of the largest value that has a step of its own */
-#define ALL_STEPS (STEPS * (TOP_BIT - STEP_BITS + 2))
+#define ALL_STEPS ((size_t)STEPS * (TOP_BIT - STEP_BITS + 2))
 
 static uint32_t step_of(uint64_t value)
 {
@@ -16,7 +16,7 @@ static uint32_t step_of(uint64_t value)
         return (uint32_t)value;
     uint32_t bit = 63u - (uint32_t)__builtin_clzll(value);
     if (bit > TOP_BIT)
-        return ALL_STEPS - 1;
+        return (uint32_t)ALL_STEPS - 1;
     uint32_t octave = bit - STEP_BITS;
     return STEPS * octave + (uint32_t)(value >> octave);
 }

@@ -160,7 +160,7 @@ static int read_key(void)
     const char *key = getenv(key_env);
     if (!key || !*key || strlen(key) >= KVR_LOAD_KEY_MAX)
         return kvr_usage_error(usage, "the variable %s holds no key", key_env);
-    strcpy(s.key, key);
+    snprintf(s.key, sizeof s.key, "%s", key);
     return KVR_OPTIONS_GO_ON;
 }
 

@@ -168,11 +168,12 @@ static const struct flag {
 
 static const struct flag *find_flag(unsigned flag)
 {
+    const struct flag *found = NULL;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flags[i].flag == flag)
-            return &flags[i];
-    KVR_CHECK(!"no such flag");
-    return NULL;
+            found = &flags[i];
+    KVR_CHECK(found);
+    return found;
 }
 
 const char *kvr_load_flag_name(unsigned flag)
