@@ -54,7 +54,8 @@ local function start_engines(self, spec)
   local fleet = spec.fleet
   local argv = {
     self.binary, "fleet", "--profile", profile_path(self, fleet),
-    "--port", tostring(fleet.port or 0), "--time-scale", tostring(self.scale), "--seed", tostring(spec.seed),
+    "--port", tostring(fleet.port or 0), "--time-scale", tostring(self.scale),
+    "--seed", tostring(spec.seed),
     "--prompt-tokens-details", "zero", "--early-stops", tostring(early_share(spec.workload)),
   }
   if fleet.replicas then
@@ -64,7 +65,7 @@ local function start_engines(self, spec)
   local urls = json.list({})
   while true do
     local what, address = self.engines:wait_line("^(%a+) ?%d* ?(%S*)$", START_S)
-    if not what then fail("the emulated engines %s", give_up(self, "engines")) end
+    if not what then fail("the engines %s", give_up(self, "engines")) end
     if what == "ready" then return urls end
     urls[#urls + 1] = "http://" .. address
   end

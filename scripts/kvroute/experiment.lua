@@ -14,6 +14,7 @@
 --   }
 --
 -- Cells are places on the axes x policies x seeds. What depends on the place is a function of it.
+local blame = require("kvroute.blame")
 local cell = require("kvroute.cell")
 local collect = require("kvroute.collect")
 local ffi = require("kvroute.ffi")
@@ -69,31 +70,31 @@ local types = {
 local Experiment = {}
 Experiment.__index = Experiment
 
-local function check_axis(axis, what, level)
+local function check_axis(axis, what)
   if type(axis) ~= "table" or type(axis[1]) ~= "string" or axis[2] == nil then
-    error(what .. ": an axis is { name, value, value, ... }", level + 1)
+    error(what .. ": an axis is { name, value, value, ... }", 0)
   end
 end
 
 ---@param definition kvr.Definition
 ---@return kvr.Experiment
 function M.new(definition)
-  schema.check("experiment", definition, types, 2)
+  schema.check("experiment", definition, types)
   if not definition.name:find("^[%w_-]+$") then
-    error(("experiment: name is letters, digits, - and _, not %q"):format(definition.name), 2)
+    error(("experiment: name is letters, digits, - and _, not %q"):format(definition.name), 0)
   end
   local axes = {}
   for i, axis in ipairs(definition.axes or {}) do
-    check_axis(axis, "experiment: axes", 2)
+    check_axis(axis, "experiment: axes")
     axes[i] = axis[1]
   end
   if definition.ladder then
-    check_axis(definition.ladder, "experiment: ladder", 2)
+    check_axis(definition.ladder, "experiment: ladder")
     axes[#axes + 1] = definition.ladder[1]
   end
   local show = definition.show or {}
   schema.check("experiment: show", show,
-    { metrics = "table?", matrix = "string?", baseline = "string?" }, 2)
+    { metrics = "table?", matrix = "string?", baseline = "string?" })
   for _, name in ipairs(show.metrics or { show.matrix }) do metric.find(name) end
   return setmetatable({ name = definition.name, definition = definition, axes = axes }, Experiment)
 end
@@ -119,7 +120,7 @@ end
 local function value_at(self, name, at)
   local value = self.definition[name]
   if type(value) ~= "function" then return value end
-  local out = value(schema.copy(at))
+  local out = blame.call(value, schema.copy(at))
   if type(out) ~= "table" then
     error(("experiment %s: %s gives %s at %s"):format(self.name, name, type(out),
       cell.place(at, self.axes)), 0)
@@ -175,9 +176,9 @@ local function parts_at(self, at)
     end
   end
   parts.router = value_at(self, "router", at) or {}
-  parts.measure = schema.check("measure", value_at(self, "measure", at), measures, 1)
+  parts.measure = schema.check("measure", value_at(self, "measure", at), measures)
   parts.slo = schema.check("slo", value_at(self, "slo", at),
-    { ttft_ms = "number?", itl_ms = "number?" }, 1)
+    { ttft_ms = "number?", itl_ms = "number?" })
   return parts
 end
 

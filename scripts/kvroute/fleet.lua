@@ -22,9 +22,9 @@ local M = {}
 ---@field max_waiting number? requests queued in one engine
 local simulated = {
   profile = "string", profile_set = "table?", replicas = "number?", slowdowns = "table?",
-  weights = "table?", changes = "table?", authorities = "string?", ring_seed = "number?", network_ms = "number?",
-  router_ms = "number?", decision_ms = "number?", decision_sigma = "number?",
-  scrape_ms = "number?", max_waiting = "number?",
+  weights = "table?", changes = "table?", authorities = "string?", ring_seed = "number?",
+  network_ms = "number?", router_ms = "number?", decision_ms = "number?",
+  decision_sigma = "number?", scrape_ms = "number?", max_waiting = "number?",
 }
 
 ---@class kvr.EmulatedFleet
@@ -43,20 +43,20 @@ local emulated = {
 local urls = { urls = "table", profile = "string?", reset = "string?" }
 
 -- A profile file's values are part of what decides a result: they travel with the cell.
-local function read_profile(out, level)
+local function read_profile(out)
   if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then return end
   local values = {}
   local chunk, why = loadfile(out.profile)
-  if not chunk then error("fleet: " .. why, level + 1) end
+  if not chunk then error("fleet: " .. why, 0) end
   local ok, failure = pcall(setfenv(chunk, values))
-  if not ok then error("fleet: " .. failure, level + 1) end
+  if not ok then error("fleet: " .. failure, 0) end
   out.profile_file = values
 end
 
 local function make(kind, options, types)
-  local out = schema.copy(schema.check("fleet." .. kind, options, types, 3))
+  local out = schema.copy(schema.check("fleet." .. kind, options, types))
   out.kind = kind
-  if out.profile then read_profile(out, 3) end
+  if out.profile then read_profile(out) end
   return out
 end
 
@@ -66,7 +66,7 @@ function M.simulated(options)
   local out = make("simulated", options, simulated)
   for i, change in ipairs(out.changes or {}) do
     schema.check("fleet.simulated: changes[" .. i .. "]", change,
-      { at_s = "number", replica = "number", kind = "string", value = "number?" }, 2)
+      { at_s = "number", replica = "number", kind = "string", value = "number?" })
   end
   return out
 end

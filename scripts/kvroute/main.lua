@@ -1,5 +1,6 @@
 -- kvroute run: reads an experiment's file, runs its cells and shows what came out. stdout has the
 -- result alone, and the same run gives the same bytes there; all else goes to stderr.
+local blame = require("kvroute.blame")
 local cell = require("kvroute.cell")
 local experiment = require("kvroute.experiment")
 local figure = require("kvroute.figure")
@@ -48,17 +49,19 @@ local function parse_shard(text)
   return { index = index, of = of }
 end
 
+---@return kvr.Experiment
+---@return kvr.Cell[][] chains
 local function read_experiment(options)
   for _, text in ipairs(options.set) do settings.give(text) end
-  local chunk, why = loadfile(options.file)
-  if not chunk then error((why:gsub("^cannot open (.*)$", "cannot read %1")), 0) end
-  local found = chunk()
+  local found, line = blame.run(options.file)
   if not experiment.is(found) then
     error(("%s returns %s, not an experiment: it ends with return lab.experiment { ... }"):format(
       options.file, found == nil and "nothing" or "a " .. type(found)), 0)
   end
   settings.check()
-  return found
+  local ok, chains = pcall(found.chains, found, options.seed, options.seeds)
+  if not ok then error(blame.at(chains, ("%s:%d"):format(options.file, line)), 0) end
+  return found, chains
 end
 
 local function show_list(self, chains)
@@ -128,8 +131,7 @@ end
 
 local function run(options)
   local shard = parse_shard(options.shard)
-  local self = read_experiment(options)
-  local chains = self:chains(options.seed, options.seeds)
+  local self, chains = read_experiment(options)
   if options.list then
     show_list(self, chains)
     return OK

@@ -96,7 +96,7 @@ end
 function M.resolve(choice)
   if type(choice) == "string" then choice = { choice } end
   schema.check("a policy", choice,
-    { "string", params = "table?", label = "string?", spill = "string|table?" }, 3)
+    { "string", params = "table?", label = "string?", spill = "string|table?" })
   local texts = {}
   local script = read(choice, "", texts)
   local sim = try("policy", script, texts[script.hash])

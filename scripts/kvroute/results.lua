@@ -64,7 +64,7 @@ end
 ---@field percent number of `with`; infinite over a zero
 ---@field difference number
 ---@field separated boolean the ranges do not touch
----@field text string "+38 %", "+1.2 over zero", "in spread"
+---@field text string "+38 %", "+1.2 over zero", "in spread", "+38 %, once"
 
 ---How this pool stands against another of the same loop.
 ---@param with kvr.Pool
@@ -77,14 +77,15 @@ function Pool:against(with, name)
   local ours, theirs = self:value(name), with:value(name)
   local out = { difference = ours - theirs, percent = 100 * (ours - theirs) / theirs }
   out.separated = stats.separated(self:values(name), with:values(name))
+  local once = #self.results < 2 or #with.results < 2 -- nothing is known of the spread
   if ours ~= ours or theirs ~= theirs then
     out.text = "-"
-  elseif not out.separated then
+  elseif not out.separated and not once then
     out.text = "in spread"
   elseif theirs == 0 then
     out.text = ("+%s over zero"):format(metric.find(name).show(ours))
   else
-    out.text = ("%+.0f %%"):format(out.percent)
+    out.text = ("%+.0f %%%s"):format(out.percent, once and ", once" or "")
   end
   return out
 end

@@ -1,4 +1,4 @@
--- Tables that a user writes: unknown names and wrong types are refused, at the user's own line.
+-- Tables that a user writes: unknown names and wrong types are refused; blame.lua adds the line.
 local M = {}
 
 ---@return string[]
@@ -17,27 +17,25 @@ end
 ---@param what string as the user calls the table
 ---@param values table
 ---@param types table<string, string>
----@param level integer as of error(); 2: the caller of who calls this
 ---@return table values
-function M.check(what, values, types, level)
-  level = level + 1
+function M.check(what, values, types)
   if type(values) ~= "table" then
-    error(("%s takes a table, not %s"):format(what, article(type(values))), level)
+    error(("%s takes a table, not %s"):format(what, article(type(values))), 0)
   end
   for name in pairs(values) do
     if not types[name] then
       error(("%s has no option %s; it has %s"):format(what, tostring(name),
-        table.concat(M.names(types), ", ")), level)
+        table.concat(M.names(types), ", ")), 0)
     end
   end
   for name, wanted in pairs(types) do
     local kinds, optional = wanted:gsub("%?$", "")
     local value = values[name]
     if value == nil and optional == 0 then
-      error(("%s needs %s"):format(what, name), level)
+      error(("%s needs %s"):format(what, name), 0)
     elseif value ~= nil and not ("|" .. kinds .. "|"):find("|" .. type(value) .. "|", 1, true) then
       error(("%s: %s is %s, not %s"):format(what, name, article((kinds:gsub("|", " or a "))),
-        article(type(value))), level)
+        article(type(value))), 0)
     end
   end
   return values

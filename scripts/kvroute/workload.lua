@@ -95,11 +95,11 @@ local types = {
 }
 
 local function make(kind, name, options)
-  local out = schema.copy(schema.check("workload." .. name, options, types[kind], 3))
+  local out = schema.copy(schema.check("workload." .. name, options, types[kind]))
   local loops = (out.users and 1 or 0) + (out.rate and not out.bootstrap and 1 or 0)
     + (out.times_ms and 1 or 0)
   if loops > 1 then
-    error(("workload.%s: one of users, rate and times_ms, not several"):format(name), 3)
+    error(("workload.%s: one of users, rate and times_ms, not several"):format(name), 0)
   end
   out.arrivals = out.bootstrap and "bootstrap" or out.times_ms and "times" or out.rate and "rate"
     or kind == "trace" and not out.closed and "times" or "closed"
@@ -127,7 +127,7 @@ end
 ---@return table
 function M.trace(options)
   local out = make("trace", "trace", options)
-  if out.users then error("workload.trace: its sessions are the users", 2) end
+  if out.users then error("workload.trace: its sessions are the users", 0) end
   local files = type(out.files) == "string" and { out.files } or out.files
   out.trace = require("kvroute.trace").new(out.format or "rows", files, out.import)
   out.files, out.format, out.import, out.closed = nil, nil, nil, nil

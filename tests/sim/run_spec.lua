@@ -1,0 +1,251 @@
+-- kvroute run: what it does with an experiment's file, and with one that is wrong.
+local lab = require("sim.laboratory")
+
+describe("kvroute run", function()
+  local folder
+  before_each(function() folder = lab.new_folder() end)
+  after_each(function() lab.remove_folder(folder) end)
+
+  local PARTS = {
+    axes = "{ { 'skew', 0, 1.4 } }",
+    fleet = "lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 3 }",
+    workload = "function(at) return lab.workload.kvroute { users = 8, skew = at.skew } end",
+    policies = "{ 'round_robin', 'prefix_affinity' }",
+    measure = "{ seconds = 30, warmup_s = 5 }",
+    slo = "{ ttft_ms = 990, itl_ms = 24 }",
+    seeds = "2",
+    ignore = "{ 'cold opening', 'fleet slowed', 'partial visits' }", -- runs here are short
+  }
+
+  -- An experiment of the parts above, with others over them; false leaves one out.
+  local function experiment(parts)
+    local lines = {
+      'local lab = require("kvroute")', "", "return lab.experiment {", "  name = 'try',",
+    }
+    local names, all = {}, {}
+    for _, from in ipairs({ PARTS, parts or {} }) do
+      for name, text in pairs(from) do
+        if all[name] == nil then names[#names + 1] = name end
+        all[name] = text
+      end
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      if all[name] then lines[#lines + 1] = ("  %s = %s,"):format(name, all[name]) end
+    end
+    lines[#lines + 1] = "}"
+    return lab.write(folder .. "/try.lua", table.concat(lines, "\n") .. "\n")
+  end
+
+  local function run(path, ...)
+    return lab.run(folder, path, "--out", folder .. "/cells", ...)
+  end
+
+  -- It ends with 2, and its first line on stderr says this.
+  local function refused(pattern, path, ...)
+    local code, out, err = run(path, ...)
+    assert.equal(2, code, err)
+    assert.equal("", out)
+    assert.is_truthy(err:match("^[^\n]*"):find(pattern), err)
+    assert.is_nil(err:find("traceback"), err)
+  end
+
+  it("runs a file of one's own, with policies by path", function()
+    lab.write(folder .. "/mine.lua", [[
+      local P = { api = 1, name = "mine", params = { shift = 0 } }
+      function P.pick(request) return kvr.nth_available(request.serial + P.params.shift), "mine" end
+      return P
+    ]])
+    local path = experiment({
+      policies = ("{ 'round_robin', { %q, params = { shift = 1 }, label = 'shifted' } }"):format(
+        folder .. "/mine.lua"),
+    })
+    local code, out, err = run(path)
+    assert.equal(0, code, err)
+    assert.is_truthy(out:find("\nshifted ", 1, true), out)
+    assert.is_truthy(out:find("skew 1.4", 1, true), out)
+  end)
+
+  it("knows a cell again by all that decides it, and by nothing else", function()
+    local path = experiment()
+    local _, _, err = run(path)
+    assert.is_truthy(err:find("^8 cells run"), err)
+    local other = folder .. "/other.lua"
+    lab.write(other, lab.read(path):gsub("'try'", "'other'"))
+    _, _, err = run(other)
+    assert.is_truthy(err:find("^0 cells run"), err)
+    for part, text in pairs({
+      ignore = "{}", slo = PARTS.slo:gsub("990", "991"), measure = PARTS.measure:gsub("30", "31"),
+      router = "{ ring_vnodes = 64 }", policies = "{ 'round_robin', 'p2c' }",
+      workload = PARTS.workload:gsub("= 8", "= 9"),
+      fleet = PARTS.fleet:gsub("= 3", "= 4"),
+    }) do
+      _, _, err = run(experiment({ [part] = text }))
+      assert.is_truthy(err:find(part == "ignore" and "^0 cells run"
+        or part == "policies" and "^4 cells run" or "^8 cells run"),
+        part .. ": " .. err)
+    end
+  end)
+
+  it("runs anew the cells of a policy whose text has changed", function()
+    local mine = folder .. "/mine.lua"
+    local text = "local P = { api = 1, name = 'mine' }\n"
+      .. "function P.pick(request) return kvr.nth_available(request.serial), '%s' end\nreturn P\n"
+    lab.write(mine, text:format("one"))
+    local path = experiment({ policies = ("{ 'round_robin', %q }"):format(mine) })
+    run(path)
+    lab.write(mine, text:format("two"))
+    local _, _, err = run(path)
+    assert.is_truthy(err:find("^4 cells run"), err)
+  end)
+
+  it("takes settings, and lists them with the cells", function()
+    local path = lab.write(folder .. "/set.lua",
+      "local set = require('kvroute').settings { users = 4, skews = { 0 } }\n"
+      .. lab.read(experiment({ axes = "{ { 'skew', unpack(set.skews) } }" }))
+        :gsub("users = 8", "users = set.users"))
+    local code, out = run(path, "--set", "skews=0,1", "--set", "users=2", "--list")
+    assert.equal(0, code)
+    assert.is_truthy(out:find("--set skews=0\n--set users=4\n", 1, true), out)
+    assert.equal(8, select(2, out:gsub("%x+  seed", "")), out)
+    local _, _, err = run(path, "--set", "skews=1")
+    assert.is_truthy(err:find("^4 cells run"), err)
+    refused("there is no setting user; there are skews, users", path, "--set", "user=3")
+    refused('%-%-set users is a number, not "many"', path, "--set", "users=many")
+    refused("there is no setting policy; there are", path, "--policy", "p2c")
+  end)
+
+  it("climbs a ladder until it is told to stop", function()
+    local path = experiment({
+      axes = false, policies = "{ 'round_robin', 'prefix_affinity' }", seeds = "1",
+      workload = "function(at) return lab.workload.kvroute { rate = at.rate } end",
+      ladder = "{ 'rate', 1, 2, 40, 60, stop = function(r) return r.ttft.p99 > 5000 end }",
+      show = "{ matrix = 'goodput' }",
+    })
+    local code, out, err = run(path)
+    assert.equal(0, code, err)
+    assert.is_truthy(err:find("^6 cells run"), err)
+    assert.is_truthy(out:find("rate 40", 1, true), out)
+    assert.is_truthy(out:find("rate 60 +%- +%-"), out)
+    local _, again = run(path)
+    assert.equal(out, again)
+  end)
+
+  it("collects from every request what a file asks for", function()
+    lab.write(folder .. "/count.lua", [[
+      return function(cell)
+        local seen, measured, tokens = 0, 0, 0
+        return function(record)
+          seen, tokens = seen + 1, tokens + record.output_tokens
+          measured = measured + record.measured
+        end, function() return { seen = seen, measured = measured, seed = cell.seed } end
+      end
+    ]])
+    local path = experiment({
+      collect = ("{ %q }"):format(folder .. "/count.lua"),
+      report = [[function(results)
+        local out = {}
+        for _, pool in ipairs(results.pools) do
+          for _, r in ipairs(pool.results) do
+            local c = r.collected.count
+            out[#out + 1] = ("%d %s %s"):format(c.seed, c.measured == r.requests, c.seen == r.ended)
+          end
+        end
+        return table.concat(out, "\n") .. "\n"
+      end]],
+    })
+    local code, out, err = run(path)
+    assert.equal(0, code, err)
+    assert.equal(4, select(2, out:gsub("1 true true\n", "")), out)
+    assert.equal(4, select(2, out:gsub("2 true true\n", "")), out)
+  end)
+
+  it("ends with 1 and the reason when cells fail, and runs the others", function()
+    local path = experiment({
+      fleet = "function(at) return lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 3, "
+        .. "slowdowns = at.skew > 0 and { 1, 2 } or nil } end",
+    })
+    local code, out, err = run(path)
+    assert.equal(1, code)
+    assert.is_truthy(err:find("failed: round_robin, skew 1.4, seed 1", 1, true), err)
+    assert.is_truthy(err:find("fleet.slowdowns has 2 values for 3 replicas", 1, true), err)
+    assert.is_truthy(err:find("4 cells run, 4 failed", 1, true), err)
+    assert.is_truthy(out:find("round_robin (not run)", 1, true), out)
+  end)
+
+  it("fails the cells of a policy that never ends, and no others", function()
+    lab.write(folder .. "/mine.lua", "local P = { api = 1, name = 'mine' }\nlocal n = 0\n"
+      .. "function P.pick()\n  n = n + 1\n  while n > 2000 do end\n"
+      .. "  return kvr.nth_available(n), 'mine'\nend\nreturn P\n")
+    local path = experiment({
+      policies = ("{ 'round_robin', %q }"):format(folder .. "/mine.lua"), limit_s = "3",
+      axes = "{ { 'skew', 1 } }", seeds = "1",
+      measure = "{ seconds = 3000, warmup_s = 5 }",
+    })
+    local code, _, err = run(path)
+    assert.equal(1, code, err)
+    assert.is_truthy(err:find("mine, skew 1, seed 1\n  it took longer than 3 s", 1, true), err)
+    assert.is_truthy(err:find("1 cells run, 1 failed", 1, true), err)
+  end)
+
+  describe("refuses", function()
+    it("what cannot be read", function()
+      refused("cannot read .*/none.lua", folder .. "/none.lua")
+      local code, _, err = lab.run(folder)
+      assert.equal(2, code)
+      assert.is_truthy(err:find("one experiment, such as experiments/hello.lua", 1, true), err)
+    end)
+
+    it("bad Lua, with file and line", function()
+      refused("bad.lua:2: ", lab.write(folder .. "/bad.lua", "local x = 1\nlocal = 2\n"))
+      refused("bad.lua:3: .*nil value",
+        lab.write(folder .. "/bad.lua", "local a\n\nlocal b = a.b\n"))
+      refused("bad.lua:1: module 'kvroot' not found",
+        (lab.write(folder .. "/bad.lua", "local lab = require('kvroot')\n")))
+    end)
+
+    it("a file that gives no experiment", function()
+      refused("none.lua returns nothing, not an experiment",
+        lab.write(folder .. "/none.lua", "local x = 1\n"))
+      refused("none.lua returns a table, not an experiment",
+        lab.write(folder .. "/none.lua", "return {}\n"))
+    end)
+
+    it("what is missing or misspelt, with file and line", function()
+      refused("try.lua:%d+: experiment needs fleet", experiment({ fleet = false }))
+      refused("try.lua:%d+: experiment has no option polices; it has .*policies",
+        experiment({ polices = "{}" }))
+      refused("try.lua:%d+: experiment: seeds is a number, not a string",
+        experiment({ seeds = "'many'" }))
+      refused("try.lua:6: fleet.simulated has no option profil; it has .*profile",
+        experiment({ fleet = "lab.fleet.simulated { profil = 'x' }" }))
+      refused("try.lua:%d+: workload.kvroute has no option user; it has .*users", experiment({
+        workload = "lab.workload.kvroute { user = 3 }",
+      }))
+      refused("try.lua:%d+: workload.kvroute: one of users, rate", experiment({
+        workload = "lab.workload.kvroute { users = 3, rate = 2 }",
+      }))
+      refused("there is no metric goodpud; there are goodput,",
+        experiment({ show = "{ metrics = { 'goodpud' } }" }))
+      refused("fleet is made by lab.fleet", experiment({ fleet = "{ replicas = 3 }" }))
+    end)
+
+    it("policies that are not there, or not right", function()
+      refused("there is no script nobody", experiment({ policies = "{ 'nobody' }" }))
+      refused("there is no script sometimes",
+        experiment({ policies = "{ { 'prefix_affinity', spill = 'sometimes' } }" }))
+      refused("weigth", experiment({ policies = "{ { 'prefix_hash', params = { weigth = 3 } } }" }))
+      refused("two policies are called p2c; give one a label",
+        experiment({ policies = "{ 'p2c', { 'p2c' } }" }))
+      lab.write(folder .. "/mine.lua", "local P = { api = 1, name = 'mine' }\nreturn P\n")
+      refused("mine.*pick", experiment({ policies = ("{ %q }"):format(folder .. "/mine.lua") }))
+    end)
+
+    it("shards that are none", function()
+      for _, shard in ipairs({ "0/3", "4/3", "1", "a/b", "1/0" }) do
+        refused('%-%-shard is I/N with I from 1 to N, not "' .. shard, experiment(),
+          "--shard", shard)
+      end
+    end)
+  end)
+end)
