@@ -133,7 +133,7 @@ describe("compare", function()
   end)
 
   it("calls a difference separated only where ranges do not touch", function()
-    local function text(a, b)
+    local function versus(a, b)
       local records = {}
       for seed, goodput in ipairs(a) do
         records[#records + 1] = { policy = "a", seed = seed, goodput = goodput }
@@ -142,14 +142,16 @@ describe("compare", function()
         records[#records + 1] = { policy = "b", seed = seed, goodput = goodput }
       end
       local found = compared(records).results
-      return found.pools[2]:against(found.pools[1], "goodput").text
+      return found.pools[2]:against(found.pools[1], "goodput")
     end
-    assert.equal("+100 %", text({ 5, 6 }, { 10, 12 }))
-    assert.equal("in spread", text({ 5, 10 }, { 10, 12 }))
+    assert.equal("+100 %", versus({ 5, 6 }, { 10, 12 }).text)
+    assert.is_true(versus({ 5, 6 }, { 10, 12 }).separated)
+    assert.equal("in spread", versus({ 5, 10 }, { 10, 12 }).text)
+    assert.is_false(versus({ 5, 10 }, { 10, 12 }).separated)
     -- One repetition has no range.
-    assert.equal("in spread", text({ 5 }, { 10, 12 }))
-    assert.equal("in spread", text({ 5, 6 }, { 12 }))
-    assert.equal("+10.0 over zero", text({ 0, 0 }, { 10, 12 }))
+    assert.is_false(versus({ 5 }, { 10, 12 }).separated)
+    assert.is_false(versus({ 5, 6 }, { 12 }).separated)
+    assert.equal("+10.0 over zero", versus({ 0, 0 }, { 10, 12 }).text)
   end)
 
   it("lists what is excluded, and averages it nowhere", function()
