@@ -70,6 +70,7 @@ static void write_request(struct kvr_load_call *call)
                         uv_buf_init(client->body.data, (unsigned)client->body.len)};
     call->sent_ns = kvr_loop_now();
     kvr_upstream_write(call->upstream, bufs, 2);
+    kvr_stream_flush(&call->upstream->stream); /* now: what others do in this turn may take long */
 }
 
 static void on_ready(void *user)

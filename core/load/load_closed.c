@@ -6,14 +6,21 @@
 
 /* ---- users that wait ---- */
 
+/* Of those that wake together the first goes first, as in the simulator. */
+static bool is_before(const struct kvr_load_wake *a, const struct kvr_load_wake *b)
+{
+    return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->user < b->user);
+}
+
 static void push(struct kvr_load_waiting *waiting, uint64_t at_ns, uint32_t user)
 {
+    const struct kvr_load_wake wake = {at_ns, user};
     uint32_t at = waiting->len++;
-    while (at > 0 && waiting->wakes[(at - 1) / 2].at_ns > at_ns) {
+    while (at > 0 && is_before(&wake, &waiting->wakes[(at - 1) / 2])) {
         waiting->wakes[at] = waiting->wakes[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    waiting->wakes[at] = (struct kvr_load_wake){at_ns, user};
+    waiting->wakes[at] = wake;
 }
 
 static uint32_t pop(struct kvr_load_waiting *waiting)
@@ -24,9 +31,9 @@ static uint32_t pop(struct kvr_load_waiting *waiting)
     struct kvr_load_wake last = wakes[len];
     for (;;) {
         uint32_t child = 2 * at + 1;
-        if (child + 1 < len && wakes[child + 1].at_ns < wakes[child].at_ns)
+        if (child + 1 < len && is_before(&wakes[child + 1], &wakes[child]))
             child++;
-        if (child >= len || wakes[child].at_ns >= last.at_ns)
+        if (child >= len || !is_before(&wakes[child], &last))
             break;
         wakes[at] = wakes[child];
         at = child;

@@ -432,6 +432,13 @@ describe("a closed loop", function()
     end
   end)
 
+  it("begins with its users in their order", function()
+    local replica = Replica.start({ script = stream })
+    local _, rows = Driver.run(replica.url, { "-u", "40", "-n", "40" })
+    table.sort(rows, function(a, b) return a.user < b.user end)
+    for i = 2, 40 do assert.is_true(rows[i].started_at_ms >= rows[i - 1].started_at_ms) end
+  end)
+
   it("sends equal bytes for an equal seed, and others for another epoch", function()
     local replica = Replica.start({ script = stream })
     local function bodies(...)
