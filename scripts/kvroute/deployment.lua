@@ -2,7 +2,9 @@
 -- fleet` where the engines are emulated, and `kvroute serve` with the cell's scripts and settings.
 -- Their caches are empty at the start. Times of the router are simulated ones: at a time scale of
 -- 20, what is 57 s to the engines is 2.85 s to the router.
+local http = require("socket.http")
 local stdlib = require("posix.stdlib")
+local time = require("posix.time")
 local unistd = require("posix.unistd")
 local json = require("kvroute.json")
 local process = require("kvroute.process")
@@ -10,7 +12,7 @@ local store = require("kvroute.store")
 
 local M = {}
 
-local START_S = 20
+local START_S = 15
 local STOP_S = 5
 
 ---@class kvr.Deployment
@@ -153,6 +155,17 @@ local function write_scripts(self, job)
   end
 end
 
+-- Until it has replicas in rotation and knows what they serve.
+local function await_router(self)
+  for _ = 1, START_S * 50 do
+    local _, ready = http.request(self.url .. "/readyz")
+    local models = http.request(self.url .. "/v1/models") or ""
+    if ready == 200 and models:find('"id"', 1, true) then return end
+    time.nanosleep({ tv_sec = 0, tv_nsec = 20e6 })
+  end
+  fail("no engine answers the router after %d s", START_S)
+end
+
 local function start_router(self, job, urls)
   write_scripts(self, job)
   store.write_file(self.folder .. "/kvroute.lua", config_of(job.spec, urls))
@@ -165,6 +178,7 @@ local function start_router(self, job, urls)
   local address = self.router:wait_line("^kvroute serving on (%S+)", START_S)
   if not address then fail("the router %s", give_up(self, "router")) end
   self.url, self.rows = "http://" .. address, self.folder .. "/router.jsonl"
+  await_router(self)
 end
 
 -- ---- both ----
