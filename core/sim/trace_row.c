@@ -70,8 +70,10 @@ static void add_run(struct kvr_trace_row *row, uint64_t first, uint64_t count)
 static void read_blocks(struct kvr_trace_row *row, struct kvr_json_reader *json)
 {
     static const char reason[] = "blocks: one list of runs [first id, count] is needed";
-    if (row->runs_len || !kvr_json_enter_array(json))
+    if (row->runs_len || !kvr_json_enter_array(json)) {
         kvr_json_fail(json, KVR_E_INVALID, reason);
+        return;
+    }
     while (kvr_json_next_item(json)) {
         if (!kvr_json_enter_array(json) || !kvr_json_next_item(json))
             kvr_json_fail(json, KVR_E_INVALID, reason);
