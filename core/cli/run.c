@@ -24,7 +24,7 @@ static struct {
     uint64_t seed;
     uint64_t seeds; /* 0: as the experiment says */
     const char *out, *results, *shard;
-    bool rows, fresh, list, worker;
+    bool rows, fresh, list, watch, worker;
 } s = {.seed = 1};
 
 static const struct kvr_option options[] = {
@@ -45,6 +45,7 @@ static const struct kvr_option options[] = {
     KVR_OPTION_FLAG("rows", &s.rows, "keep a JSON row a request, beside each cell"),
     KVR_OPTION_FLAG("fresh", &s.fresh, "run cells again that have been run"),
     KVR_OPTION_FLAG("list", &s.list, "show settings and cells, and run nothing"),
+    KVR_OPTION_FLAG("watch", &s.watch, "run again when the experiment or a script of it is saved"),
     KVR_OPTION_FLAG("worker", &s.worker, "run the cells that come on stdin: for itself"),
     {0},
 };
@@ -105,6 +106,7 @@ static void push_options(lua_State *L, const char *file, const struct kvr_home *
     set_flag(L, "rows", s.rows);
     set_flag(L, "fresh", s.fresh);
     set_flag(L, "list", s.list);
+    set_flag(L, "watch", s.watch);
     push_settings(L);
     lua_setfield(L, -2, "set");
     lua_newtable(L);

@@ -8,6 +8,7 @@
 --   end
 local ffi = require("kvroute.ffi")
 local store = require("kvroute.store")
+local watch = require("kvroute.watch")
 
 local M = {}
 
@@ -20,6 +21,7 @@ local M = {}
 ---@return kvr.Collector
 function M.read(path)
   local text = store.read_file(path)
+  watch.add(path, text)
   if not text then error("there is no collector " .. path, 0) end
   local chunk, why = loadstring(text, "@" .. path)
   if not chunk then error(why, 0) end

@@ -2,6 +2,7 @@
 -- that run somewhere. Each function gives plain data for a cell.
 local json = require("kvroute.json")
 local schema = require("kvroute.schema")
+local watch = require("kvroute.watch")
 
 local M = {}
 
@@ -46,6 +47,7 @@ local urls = { urls = "table", profile = "string?", reset = "string?" }
 local function read_profile(out)
   if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then return end
   local values = {}
+  watch.add(out.profile)
   local chunk, why = loadfile(out.profile)
   if not chunk then error("fleet: " .. why, 0) end
   local ok, failure = pcall(setfenv(chunk, values))

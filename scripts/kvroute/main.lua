@@ -10,6 +10,7 @@ local report = require("kvroute.report")
 local runner = require("kvroute.runner")
 local settings = require("kvroute.settings")
 local store = require("kvroute.store")
+local watch = require("kvroute.watch")
 local worker = require("kvroute.worker")
 
 local M = {}
@@ -34,6 +35,7 @@ local NAMED = 5
 ---@field rows boolean
 ---@field fresh boolean
 ---@field list boolean
+---@field watch boolean run again whenever a file of it is saved
 
 local function say(...)
   io.stderr:write(string.format(...), "\n")
@@ -163,14 +165,27 @@ local function explain(why)
   return os.getenv("KVR_TRACEBACK") and debug.traceback(why, 2) or why
 end
 
----@param options kvr.Options
----@return integer # exit code
-function M.run(options)
-  policy.folder, cell.build = options.policies, options.build
+local function run_once(options)
+  settings.reset()
+  watch.forget()
+  watch.add(options.file)
   local ok, code = xpcall(run, explain, options)
   if ok then return code end
   say("kvroute run: %s", tostring(code))
   return USAGE
+end
+
+---@param options kvr.Options
+---@return integer # exit code
+function M.run(options)
+  policy.folder, cell.build = options.policies, options.build
+  local code = run_once(options)
+  while options.watch and code ~= INTERRUPTED do
+    say("watching %s", table.concat(watch.paths(), ", "))
+    say("%s was saved", watch.wait())
+    code = run_once(options)
+  end
+  return code
 end
 
 -- ---- a worker ----

@@ -3,6 +3,7 @@
 local ffi = require("kvroute.ffi")
 local schema = require("kvroute.schema")
 local store = require("kvroute.store")
+local watch = require("kvroute.watch")
 
 local M = {}
 
@@ -34,6 +35,7 @@ end
 local function read(choice, sub_folder, texts)
   local path = path_of(choice[1], sub_folder)
   local text = store.read_file(path)
+  watch.add(path, text)
   if not text then error(("there is no script %s (%s)"):format(choice[1], path), 0) end
   local hash = ffi.hash64(text)
   texts[hash] = text
