@@ -233,10 +233,9 @@ static void prepare(struct kvr_api_scan *scan, size_t body_len)
 {
     struct kvr_prompt *prompt = scan->prompt;
     size_t need = 2 * body_len + KVR_API_SLACK;
-    if (prompt->spare.capacity > KVR_PROMPT_KEEP_BYTES)
-        kvr_buffer_deinit(&prompt->spare);
-    if (prompt->text.capacity < need ||
-        (prompt->text.capacity > KVR_PROMPT_KEEP_BYTES && need <= KVR_PROMPT_KEEP_BYTES))
+    if (need <= KVR_PROMPT_KEEP_BYTES)
+        kvr_prompt_slim(prompt);
+    if (prompt->text.capacity < need)
         kvr_buffer_deinit(&prompt->text);
     prompt->text.len = 0;
     scan->out = kvr_buffer_reserve(&prompt->text, need);

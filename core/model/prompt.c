@@ -33,6 +33,14 @@ void kvr_prompt_deinit(struct kvr_prompt *prompt)
     *prompt = (struct kvr_prompt){0};
 }
 
+void kvr_prompt_slim(struct kvr_prompt *prompt)
+{
+    if (prompt->text.capacity > KVR_PROMPT_KEEP_BYTES)
+        kvr_buffer_deinit(&prompt->text);
+    if (prompt->spare.capacity > KVR_PROMPT_KEEP_BYTES)
+        kvr_buffer_deinit(&prompt->spare);
+}
+
 uint64_t kvr_prompt_hash(struct kvr_slice data, uint64_t seed)
 {
     const char *bytes = data.len ? data.data : "";

@@ -61,6 +61,8 @@ struct kvr_prompt {
 
 void kvr_prompt_init(struct kvr_prompt *prompt, const struct kvr_prompt_options *options);
 void kvr_prompt_deinit(struct kvr_prompt *prompt);
+/* Lets go of scratch that one large request has blown up; between requests. */
+void kvr_prompt_slim(struct kvr_prompt *prompt);
 
 /* Hash of `model \0 lora \0 cache_salt \0`: the seed of a prompt without template arguments, and
  * the scope of a session key. */

@@ -132,6 +132,7 @@ static void on_tick(uv_timer_t *timer)
         if (ingress->replicas[i].pool)
             kvr_upstream_pool_sweep(ingress->replicas[i].pool, now);
     kvr_resolver_tick(&ingress->resolver, now);
+    kvr_prompt_slim(&ingress->prompt);
     struct kvr_exchange *exchange;
     ingress->cursor = ingress->exchanges.next;
     while ((exchange = next_exchange(ingress)))

@@ -4,6 +4,7 @@ local Fleet = require("e2e.support.fleet")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
+local Peers = require("e2e.support.peers")
 local Replica = require("e2e.support.replica")
 
 local chat_request = Fleet.chat_request
@@ -223,6 +224,18 @@ describe("what is held of requests", function()
     assert.equal("close", answer:header("connection"))
     client:wait_end(3)
   end
+
+  it("that is large leaves no memory behind", function()
+    local fleet = Fleet.start({ script = Replica.answers(), config = { policy = "round_robin" } })
+    local before = fleet.router:rss()
+    local chunks = { '{"model":"test-model","messages":[{"role":"user","content":"' }
+    for i = 2, 480 do chunks[i] = ("word "):rep(13107) end
+    chunks[481] = '"}]}'
+    local client = fleet:connect()
+    client:begin({ path = "/v1/chat/completions", chunks = chunks })
+    assert.equal(200, client:finish(20).status)
+    loop.wait(function() return Peers.grown(fleet, before) < 8 * 2 ^ 20 end, 3, "its memory")
+  end)
 
   it("is bounded in header lines, and each refusal is counted under its setting", function()
     local fleet = Fleet.start({ script = Replica.answers(), config = {
