@@ -12,7 +12,7 @@ local bench = require("kvroute.bench")
 local peers = require("kvroute.peers")
 
 local LATE_MS = 5
-local RATES = { 8000, 12000, 16000, 24000, 32000 }
+local RATES = { 8000, 16000, 32000, 48000, 64000 }
 local STREAMS = { 4000, 8000, 12000 }
 local EVENTS, PACE_MS = 100, 50 -- a stream takes 5 s
 local TRIES, GOOD = tonumber(os.getenv("TRIES") or 12), tonumber(os.getenv("RUNS") or 3)
