@@ -58,19 +58,19 @@ end
 ---One metric over an axis of numbers.
 ---@param results kvr.Results
 ---@param name string of a metric
----@param axis string
+---@param axis string|fun(at: table<string, any>): number? or what stands for it; nil: not here
 ---@param x kvr.FigureAxis
 ---@param options kvr.FigureChoice?
 ---@return kvr.FigurePanel
 function M.over(results, name, axis, x, options)
   options = options or {}
   local m, series = metric.find(name), {}
+  local x_of = type(axis) == "function" and axis or function(at) return at[axis] end
   for _, policy in ipairs(policies_of(results, options)) do
     local points = {}
     for _, pool in ipairs(results.pools) do
-      if pool.policy == policy and matches(pool, options) and pool.at[axis] then
-        points[#points + 1] = scaled(point_of(pool, name, pool.at[axis]), m)
-      end
+      local at_x = pool.policy == policy and matches(pool, options) and x_of(pool.at)
+      if at_x then points[#points + 1] = scaled(point_of(pool, name, at_x), m) end
     end
     table.sort(points, function(a, b) return a.x < b.x end)
     if #points > 0 then series[#series + 1] = { name = policy, points = points } end

@@ -125,12 +125,21 @@ local function script_text(script)
   return ("%s %s"):format(script.name, script.hash:sub(1, 8))
 end
 
----What the figures come from: seeds, profile, texts, program.
+local function ignored(results)
+  local parts = {}
+  for name, count in pairs(results.ignored) do
+    parts[#parts + 1] = ("%s (%d cells)"):format(name, count)
+  end
+  table.sort(parts)
+  return #parts > 0 and "flags that exclude nothing here: " .. table.concat(parts, ", ") or nil
+end
+
+---What the figures come from: seeds, profile, texts of scripts. Not the program: its build is in the
+---JSON and CSV, and a table that is the same stays the same when a comment in C changes.
 ---@param results kvr.Results
 ---@return string[]
 function M.notes(results)
   local seeds, scripts, seen, profiles = {}, {}, {}, {}
-  local build
   for _, pool in ipairs(results.pools) do
     for _, each in ipairs(pool.cells) do
       if not seen[each.seed] then seeds[#seeds + 1] = each.seed end
@@ -145,15 +154,13 @@ function M.notes(results)
           scripts[#scripts + 1] = script_text(script)
         end
       end
-      build = each.spec.build
     end
   end
-  if not build then return {} end
+  if #seeds == 0 then return {} end
   table.sort(seeds)
   local range = #seeds > 1 and ("seeds %d to %d, medians (ranges)"):format(seeds[1], seeds[#seeds])
     or "seed " .. seeds[1]
-  local out = { ("%s; profile %s; build %s"):format(range, table.concat(profiles, ", "),
-    build:sub(1, 12)) }
+  local out = { ("%s; profile %s"):format(range, table.concat(profiles, ", ")) }
   local line = "scripts " .. scripts[1]
   for i = 2, #scripts do
     if #line + #scripts[i] + 2 > tables.WIDTH then
@@ -164,6 +171,7 @@ function M.notes(results)
     end
   end
   out[#out + 1] = line
+  out[#out + 1] = ignored(results)
   return out
 end
 

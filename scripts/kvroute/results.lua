@@ -4,6 +4,7 @@ local cell = require("kvroute.cell")
 local evidence = require("kvroute.evidence")
 local json = require("kvroute.json")
 local metric = require("kvroute.metric")
+local schema = require("kvroute.schema")
 local stats = require("kvroute.stats")
 local tables = require("kvroute.table")
 
@@ -26,6 +27,7 @@ Pool.__index = Pool
 ---@field axes string[] names
 ---@field pools kvr.Pool[]
 ---@field missing integer
+---@field ignored table<string, integer> flags that this experiment ignores, how many
 local Results = {}
 Results.__index = Results
 
@@ -152,17 +154,35 @@ local function find_least(self)
   end
 end
 
+-- Without the flags that this experiment ignores, which are counted instead.
+local function without(result, ignored, counts)
+  local flags = {}
+  for _, flag in ipairs(evidence.flags(result)) do
+    if ignored[flag.name] then
+      counts[flag.name] = (counts[flag.name] or 0) + 1
+    else
+      flags[#flags + 1] = flag
+    end
+  end
+  local copy = schema.copy(result.evidence)
+  if copy then copy.flags = json.list(flags) end
+  return copy
+end
+
 local function add(self, pool, each, record, ignored)
   if not record then
     pool.missing, self.missing = pool.missing + 1, self.missing + 1
-  elseif evidence.excluded(record.result, ignored) then
-    pool.excluded[#pool.excluded + 1] = { cell = each, result = record.result }
+    return
+  end
+  local copy = {} -- to which a figure is added that depends on the others
+  for field, value in pairs(record.result) do
+    if value ~= json.null then copy[field] = value end
+  end
+  if ignored then copy.evidence = without(record.result, ignored, self.ignored) end
+  if evidence.excluded(copy) then
+    pool.excluded[#pool.excluded + 1] = { cell = each, result = copy }
   else
     pool.cells[#pool.cells + 1] = each
-    local copy = {} -- to which a figure is added that depends on the others
-    for field, value in pairs(record.result) do
-      if value ~= json.null then copy[field] = value end
-    end
     pool.results[#pool.results + 1] = copy
   end
 end
@@ -174,7 +194,8 @@ end
 ---@param ignored table<string, boolean>? flags that exclude nothing here
 ---@return kvr.Results
 function M.new(name, axes, chains, records, ignored)
-  local self = setmetatable({ name = name, axes = axes, pools = {}, missing = 0 }, Results)
+  local self = setmetatable({ name = name, axes = axes, pools = {}, missing = 0, ignored = {} },
+    Results)
   local known = {}
   for _, chain in ipairs(chains) do
     for _, each in ipairs(chain) do
