@@ -46,10 +46,7 @@ function M.new(format, files, options)
   }
 end
 
----Appends all requests to a workload of kind LIST.
----@param workload ffi.cdata*
----@param trace kvr.Trace
-function M.fill(workload, trace)
+local function feed(workload, trace)
   local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
   local reader = ffi.gc(C.kvr_trace_create(workload), C.kvr_trace_destroy)
   for row in import.rows(trace.format, trace.files, trace.options) do
@@ -60,6 +57,14 @@ function M.fill(workload, trace)
   end
   if C.kvr_trace_count(reader) == 0 then error(trace.files[1] .. ": holds no request", 0) end
   C.kvr_trace_destroy(ffi.gc(reader, nil))
+end
+
+---Appends all requests to a workload of kind LIST. A trace that cannot be read fails its cell.
+---@param workload ffi.cdata*
+---@param trace kvr.Trace
+function M.fill(workload, trace)
+  local ok, why = pcall(feed, workload, trace)
+  if not ok then error({ reason = why }) end
 end
 
 return M

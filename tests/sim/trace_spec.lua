@@ -89,6 +89,7 @@ describe("a recorded trace", function()
     local code, _, err = lab.run(folder, file, "--out", folder .. "/cells")
     assert.equal(1, code)
     assert.is_truthy(err:find(path .. ":1: input_tokens: is missing", 1, true), err)
+    assert.is_nil(err:find("traceback", 1, true), err)
   end)
 
   it("ships as an experiment, in which knowing prefixes doubles what is cached", function()
