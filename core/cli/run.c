@@ -23,7 +23,7 @@ static struct {
     uint64_t jobs;
     uint64_t seed;
     uint64_t seeds; /* 0: as the experiment says */
-    const char *out, *results, *shard;
+    const char *out, *results, *shard, *contamination, *engines;
     bool rows, fresh, list, watch, worker;
 } s = {.seed = 1};
 
@@ -42,6 +42,10 @@ static const struct kvr_option options[] = {
     KVR_OPTION_TEXT("results", "DIR", &s.results, "write NAME.txt, .csv and .json there"),
     KVR_OPTION_TEXT("shard", "I/N", &s.shard,
                     "run the I-th of N parts; a run without this collects"),
+    KVR_OPTION_TEXT("contamination", "COMMAND", &s.contamination,
+                    "live: prints a line for each thing beside us on the\nmachine (nvidia-smi)"),
+    KVR_OPTION_TEXT("engines", "PID,...", &s.engines,
+                    "live: the engines' processes: ours, and their children"),
     KVR_OPTION_FLAG("rows", &s.rows, "keep a JSON row a request, beside each cell"),
     KVR_OPTION_FLAG("fresh", &s.fresh, "run cells again that have been run"),
     KVR_OPTION_FLAG("list", &s.list, "show settings and cells, and run nothing"),
@@ -100,6 +104,8 @@ static void push_options(lua_State *L, const char *file, const struct kvr_home *
     set_text(L, "out", s.out);
     set_text(L, "results", s.results);
     set_text(L, "shard", s.shard);
+    set_text(L, "contamination", s.contamination);
+    set_text(L, "engines", s.engines);
     set_number(L, "jobs", s.jobs ? s.jobs : cores > 0 ? (uint64_t)cores : 1);
     set_number(L, "seed", s.seed);
     set_number(L, "seeds", s.seeds);

@@ -77,13 +77,15 @@ end
 -- "none found" for all, or how many cells of each.
 local function contamination(found)
   local counts, order = {}, {}
+  local function count(each, result)
+    local text = each.spec.fleet.kind == "simulated" and "virtual time"
+      or evidence.contamination(result)
+    if not counts[text] then order[#order + 1] = text end
+    counts[text] = (counts[text] or 0) + 1
+  end
   for _, pool in ipairs(found.pools) do
-    for i, each in ipairs(pool.cells) do
-      local text = each.spec.fleet.kind == "simulated" and "virtual time"
-        or evidence.contamination(pool.results[i])
-      if not counts[text] then order[#order + 1] = text end
-      counts[text] = (counts[text] or 0) + 1
-    end
+    for i, each in ipairs(pool.cells) do count(each, pool.results[i]) end
+    for _, each in ipairs(pool.excluded) do count(each.cell, each.result) end
   end
   local parts = {}
   for i, text in ipairs(order) do

@@ -58,12 +58,20 @@ local function is_ours(line, own)
   return false
 end
 
----@param options {command: string?, every_s: number?, own: integer[]?} own: process numbers
+---@class kvr.ContaminationOptions
+---@field command string? nvidia-smi, where there is one
+---@field every_s number? 5
+---@field own integer[]? process numbers of our engines
+---@field cards boolean? false: our engines use none, so processes there say nothing
+
+---@param options kvr.ContaminationOptions
 ---@return kvr.Watch
 function M.start(options)
   local self = setmetatable({ command = options.command, own = options.own or {} }, Watch)
   if not self.command then
-    if os.execute("command -v nvidia-smi >/dev/null 2>&1") ~= 0 then
+    if options.cards == false then
+      self.why = "no command was given, and the engines use no card"
+    elseif os.execute("command -v nvidia-smi >/dev/null 2>&1") ~= 0 then
       self.why = "no command was given, and there is no nvidia-smi"
     elseif #self.own == 0 then
       self.why = "which processes are ours is not known"

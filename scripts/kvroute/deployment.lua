@@ -175,9 +175,10 @@ local function start_router(self, job, urls)
     argv[#argv + 1], argv[#argv + 2] = "--set", ("%s=%s"):format(name, text)
   end
   self.router = process.start(argv, 1)
-  local address = self.router:wait_line("^kvroute serving on (%S+)", START_S)
+  local address, admin = self.router:wait_line("^kvroute serving on (%S+) .*admin (%S+)", START_S)
   if not address then fail("the router %s", give_up(self, "router")) end
-  self.url, self.rows = "http://" .. address, self.folder .. "/router.jsonl"
+  self.url, self.admin = "http://" .. address, "http://" .. admin
+  self.rows = self.folder .. "/router.jsonl"
   await_router(self)
 end
 
@@ -205,6 +206,20 @@ function M.start(job)
   if ok then return self end
   self:stop()
   error(why, 0)
+end
+
+---What the router has thought of its replicas since the start.
+---@return integer ejections
+---@return string[] out_of_rotation names of those that are now
+function Deployment:health()
+  local ejections, gone = 0, json.list({})
+  local body = http.request(self.admin .. "/admin/replicas")
+  if not body then fail("the router's admin page does not answer") end
+  for _, replica in ipairs(json.decode(body).replicas) do
+    ejections = ejections + replica.ejections
+    if not replica.in_rotation then gone[#gone + 1] = replica.name end
+  end
+  return ejections, gone
 end
 
 ---Ends the router in order, so that its rows are whole.

@@ -2,6 +2,7 @@
 -- before it. The result has the fields of a simulated one, read from the driver's rows a line at a
 -- time; what cannot be seen from outside is absent.
 local cjson = require("cjson")
+local contamination = require("kvroute.contamination")
 local deployment = require("kvroute.deployment")
 local drift = require("kvroute.drift")
 local evidence = require("kvroute.evidence")
@@ -232,16 +233,18 @@ local function result_of(counts, report, spec)
   return out
 end
 
-local function judge(out, seen, report, spec)
+local function judge(out, seen, report, spec, found)
   local open = spec.workload.arrivals ~= "closed"
-  local found = {
+  for name, value in pairs({
     drift = seen:finish({
       open = open, turns = drift.turns_of(out.workload), backlog = out.backlog,
     }),
     late_p99_ms = report.lateness and report.lateness.p99_ms, driver = report.flags,
     cancelled = report.cancelled, time_scale = report.time_scale, wall_s = report.wall_s,
     cpu_share = report.cpu_share,
-  }
+  }) do
+    found[name] = value
+  end
   found.flags = evidence.judge(out, found, open)
   out.evidence = found
 end
@@ -257,7 +260,21 @@ local function keep_rows(where, path)
   assert(os.rename(path .. ".tmp", path))
 end
 
----@param job {spec: table, texts: table<string, string>, rows: string?}
+-- The evidence of what ran beside the load.
+local function watched(job, where, run)
+  local options = { own = {}, cards = job.spec.fleet.kind ~= "emulated" }
+  for name, value in pairs(job.contamination or {}) do options[name] = value end
+  if where.engines then table.insert(options.own, where.engines.pid) end
+  local watch = contamination.start(options)
+  local ok, report = pcall(run)
+  local found = { contamination = watch:finish() }
+  if not ok then error(report, 0) end
+  found.ejections, found.out_of_rotation = where:health()
+  return report, found
+end
+
+---@param job {spec: table, texts: table<string, string>, rows: string?,
+---  contamination: kvr.ContaminationOptions?}
 ---@return table
 function M.run(job)
   local spec = job.spec
@@ -265,12 +282,12 @@ function M.run(job)
   ffi.simulator()
   local where = deployment.start(job)
   local ok, out = xpcall(function()
-    local report = drive(where, spec)
+    local report, found = watched(job, where, function() return drive(where, spec) end)
     local trouble = where:stop_router()
     if trouble then fail("%s", trouble) end
     local counts, seen = count(where, spec.slo)
     local result = result_of(counts, report, spec)
-    judge(result, seen, report, spec)
+    judge(result, seen, report, spec, found)
     keep_rows(where, job.rows)
     return result
   end, function(why) return type(why) == "table" and why or debug.traceback(tostring(why), 2) end)

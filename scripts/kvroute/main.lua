@@ -35,6 +35,8 @@ local NAMED = 5
 ---@field rows boolean
 ---@field fresh boolean
 ---@field list boolean
+---@field contamination string? command that looks for what else uses the machine
+---@field engines string? process numbers of engines, with commas between
 ---@field watch boolean run again whenever a file of it is saved
 
 local function say(...)
@@ -138,11 +140,14 @@ local function run(options)
     show_list(self, chains)
     return OK
   end
+  local own = json.list({})
+  for pid in (options.engines or ""):gmatch("%d+") do own[#own + 1] = tonumber(pid) end
   local folder = options.out or (options.file:match("^(.*)/[^/]*$") or ".") .. "/.cells"
   local ran = runner.run(chains, {
     store = store.open(folder), argv = { options.binary, "run", "--worker" },
     jobs = jobs_of(chains, options), shard = shard, rows = options.rows, fresh = options.fresh,
     limit_s = self.definition.limit_s, stop = self:stop(),
+    contamination = { command = options.contamination, own = own },
   })
   local found = self:results(chains, ran.records)
   show_failures(self, ran.failures)

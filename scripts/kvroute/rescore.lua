@@ -35,7 +35,7 @@ local function of_driver(row)
     turn = known(row.turn), success = row.outcome == "success", failed = row.outcome == "failed",
     dropped = row.outcome == "dropped", ttft_ms = known(row.ttft_ms),
     itl_ms = known(row.itl_p50_ms) or 0,
-    measured = not row.warmup and row.outcome ~= "cancelled",
+    measured = not row.warmup,
   }
 end
 

@@ -21,6 +21,7 @@ local POLL_MS = 200
 ---@field shard? {index: integer, of: integer} only these chains; the others are collected
 ---@field rows? boolean rows are wanted too
 ---@field fresh? boolean run what is in the store again
+---@field contamination? kvr.ContaminationOptions of cells in real time
 ---@field limit_s? number
 ---@field stop? fun(record: table): boolean the rest of the chain need not run
 ---@field progress? fun(total: integer): kvr.Progress
@@ -100,7 +101,9 @@ local function idle_worker(self)
 end
 
 local function job_of(self, cell)
-  local job = { spec = cell.spec, texts = cell.texts }
+  local job = {
+    spec = cell.spec, texts = cell.texts, contamination = self.options.contamination,
+  }
   if self.options.rows then
     self.options.store:prepare(cell.key)
     job.rows = self.options.store:path(cell.key, "rows.jsonl")
