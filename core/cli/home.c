@@ -1,34 +1,37 @@
 #include "home.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The policies of one and the same tree come first in both lists. A build folder may be anywhere:
- * the sources' own place is known from the build. */
-static const char *const policies[] = {"../share/kvroute/policies", "../policies", "../../policies",
-                                       KVR_SOURCE_DIR "/policies", NULL};
-static const char *const libraries[] = {"../share/kvroute/lua", "../scripts", "../../scripts",
-                                        KVR_SOURCE_DIR "/scripts", NULL};
+/* Seen from the binary's folder: as installed, then as built within the sources. */
+static const char *const policies[] = {"/../share/kvroute/policies", "/../policies",
+                                       "/../../policies", NULL};
+static const char *const libraries[] = {"/../share/kvroute/lua", "/../scripts", "/../../scripts",
+                                        NULL};
 
-/* The first of `folders`, seen from `from`, that has a file `mark` in it. */
-static int find(char found[PATH_MAX], const char *from, const char *const *folders,
-                const char *mark)
+/* The folder `name` below `from`, if it has a file `mark` in it. */
+static int try(char found[PATH_MAX], const char *from, const char *name, const char *mark)
 {
-    for (; *folders; folders++) {
-        char path[3 * PATH_MAX];
-        bool absolute = **folders == '/';
-        int len = snprintf(path, sizeof path, "%s%s%s/", absolute ? "" : from, absolute ? "" : "/",
-                           *folders);
-        snprintf(path + len, sizeof path - (size_t)len, "%s", mark);
-        if (access(path, R_OK) != 0)
-            continue;
-        path[len] = '\0';
-        return realpath(path, found) ? 0 : KVR_E_IO;
-    }
-    return KVR_E_NOT_FOUND;
+    char path[2 * PATH_MAX];
+    int len = snprintf(path, sizeof path, "%s%s", from, name);
+    snprintf(path + len, sizeof path - (size_t)len, "/%s", mark);
+    if (access(path, R_OK) != 0)
+        return KVR_E_NOT_FOUND;
+    path[len] = '\0';
+    return realpath(path, found) ? 0 : KVR_E_IO;
+}
+
+/* The first of `names` below the binary's folder, or `in_sources`: a build folder may be anywhere,
+ * and where its sources are is known from the build. */
+static int find(char found[PATH_MAX], const char *from, const char *const *names,
+                const char *in_sources, const char *mark)
+{
+    for (; *names; names++)
+        if (try(found, from, *names, mark) == 0)
+            return 0;
+    return try(found, KVR_SOURCE_DIR, in_sources, mark);
 }
 
 int kvr_home_find(struct kvr_home *home, struct kvr_error *error)
@@ -40,9 +43,9 @@ int kvr_home_find(struct kvr_home *home, struct kvr_error *error)
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%s", home->binary);
     *strrchr(folder, '/') = '\0';
-    if (find(home->policies, folder, policies, "prefix_affinity.lua"))
+    if (find(home->policies, folder, policies, "/policies", "prefix_affinity.lua"))
         return kvr_error_set(error, KVR_E_NOT_FOUND, "there are no policies beside %s", folder);
-    if (find(home->library, folder, libraries, "kvroute/main.lua"))
+    if (find(home->library, folder, libraries, "/scripts", "kvroute/main.lua"))
         return kvr_error_set(error, KVR_E_NOT_FOUND, "there is no Lua library beside %s", folder);
     return 0;
 }
