@@ -1,0 +1,60 @@
+local process = require("kvroute.process")
+
+describe("process", function()
+  local function shell(script, lines) return process.start({ "sh", "-c", script }, lines) end
+
+  it("exchanges lines, over the descriptor that it is told", function()
+    local echo = shell("while read -r x; do echo \"got $x\" >&3; echo noise; done")
+    for i = 1, 3 do
+      assert.is_true(echo:send("line " .. i))
+      assert.equal("line " .. i, echo:wait_line("^got (.*)$", 5))
+    end
+    assert.is_truthy(echo:finish(true):find("^was killed by signal 9"))
+    local out = shell("echo one; echo two; echo three; exit 3", 1)
+    assert.equal("two", out:wait_line("^(tw.)$", 5))
+    assert.equal("three", out:wait_line("^(.*)$", 5))
+    assert.is_nil(out:wait_line("^(.*)$", 5))
+    assert.equal("exited with 3", out:finish())
+  end)
+
+  it("takes long lines whole, in both directions", function()
+    local echo = shell("read -r x; printf '%s\\n' \"$x\" >&3; read -r y")
+    local long = ("x"):rep(50000)
+    echo:send(long)
+    assert.equal(long, echo:wait_line("^(.*)$", 5))
+    echo:finish(true)
+  end)
+
+  it("keeps the end of what was said on stderr", function()
+    local bad = shell("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i + 1)); done >&2; "
+      .. "echo 'the last word' >&2; exit 4")
+    assert.is_nil(bad:wait_line("^never$", 10))
+    local how = bad:finish()
+    assert.is_truthy(how:find("^exited with 4: "), how)
+    assert.is_truthy(how:find("the last word$"), how)
+    assert.is_true(#how < 2100)
+  end)
+
+  it("waits no longer than it is told", function()
+    local silent = shell("read -r x")
+    local began = os.time()
+    assert.is_nil(silent:wait_line("^x$", 0))
+    assert.is_true(os.time() - began <= 2)
+    silent:finish(true)
+  end)
+
+  it("asks to end in order, and insists", function()
+    local tidy = shell("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done", 1)
+    tidy:wait_line("^ready$", 5)
+    assert.equal("exited with 5", tidy:ask_to_end(5))
+    local stubborn = shell("trap '' TERM; echo ready; while :; do sleep 0.05; done", 1)
+    stubborn:wait_line("^ready$", 5)
+    assert.equal("was killed by signal 9", stubborn:ask_to_end(0))
+  end)
+
+  it("sees that a peer has gone", function()
+    local gone = shell("exec 3>&- ; exit 0")
+    assert.is_nil(gone:wait_line("^x$", 5))
+    assert.equal("exited with 0", gone:finish())
+  end)
+end)
