@@ -198,7 +198,7 @@ static void settle_profile(struct calibration *c)
     struct kvr_profile *profile = &c->profile;
     double head = c->options.completions ? 0 : round(c->report.head_tokens) - MESSAGE_TOKENS;
     snprintf(profile->name, sizeof profile->name, "%s", s.name);
-    profile->jitter = round(c->report.jitter * 1e4) / 1e4;
+    profile->jitter = fmin(round(c->report.jitter * 1e4) / 1e4, 1);
     profile->bytes_per_token = fmin(fmax(round(c->report.bytes_per_token * 1e3) / 1e3, 1), 64);
     profile->chat_head_tokens = (uint32_t)fmin(fmax(head, 0), HEAD_TOKENS_MAX);
     profile->chat_system_head_tokens = profile->chat_head_tokens;
