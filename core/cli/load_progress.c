@@ -35,13 +35,16 @@ static void show(struct kvr_load_progress *progress)
     else if (driver->client.in_flight && driver->options.duration_ms > 0)
         snprintf(end, sizeof end, ", waiting for the last answers");
     double ttft_ms = report->ttft.count ? kvr_sketch_mean(&report->ttft) * 1e-6 : 0;
-    fprintf(stderr,
-            "%s%.0f s: %llu sent, %u in flight, %llu good of %llu, %llu failed, ttft %.0f ms%s%s",
+    char done[64];
+    if (report->goodput.count)
+        snprintf(done, sizeof done, "%llu good of %llu", (unsigned long long)report->good,
+                 (unsigned long long)report->measured);
+    else
+        snprintf(done, sizeof done, "%llu done", (unsigned long long)report->measured);
+    fprintf(stderr, "%s%.0f s: %llu sent, %u in flight, %s, %llu failed, mean ttft %.0f ms%s%s",
             progress->terminal ? "\r\033[K" : "", at_s, (unsigned long long)driver->sent,
-            driver->client.in_flight, (unsigned long long)report->good,
-            (unsigned long long)report->measured,
-            (unsigned long long)kvr_load_report_failed(report), ttft_ms, end,
-            progress->terminal ? "" : "\n");
+            driver->client.in_flight, done, (unsigned long long)kvr_load_report_failed(report),
+            ttft_ms, end, progress->terminal ? "" : "\n");
     fflush(stderr);
     progress->shown = true;
 }
