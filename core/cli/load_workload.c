@@ -35,6 +35,8 @@ static int read_trace(const char *path, struct kvr_workload *workload, struct kv
     kvr_free(bytes);
     kvr_trace_destroy(trace);
     fclose(file);
+    if (code == 0)
+        kvr_workload_rewind(workload); /* its list is complete */
     return code;
 }
 

@@ -181,7 +181,7 @@ KVR_EXPORT bool kvr_workload_turn(struct kvr_workload *workload, uint64_t user, 
                                   struct kvr_workload_request *request);
 
 /* CLOSED: how many users there are, when each begins, and how long it waits before its n-th turn,
- * from the end of its answer before. */
+ * from the end of its answer before; 0 behind the last one of a list. */
 KVR_EXPORT uint64_t kvr_workload_users(const struct kvr_workload *workload);
 KVR_EXPORT uint64_t kvr_workload_start_ns(const struct kvr_workload *workload, uint64_t user);
 KVR_EXPORT uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, uint64_t user,

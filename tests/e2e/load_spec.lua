@@ -432,6 +432,34 @@ describe("a closed loop", function()
     end
   end)
 
+  it("replays the sessions of a recorded trace, each request after the answer before", function()
+    local folder, lines = Fleet.new_folder(), {}
+    for i = 1, 3 do
+      local session = { session = "s" .. i, at_ms = 40 * i, input_tokens = 20, output_tokens = 2 }
+      for turn = 1, 3 do
+        lines[#lines + 1] = cjson.encode(session)
+        session.at_ms, session.think_ms, session.input_tokens = nil, 100, 20 + turn
+      end
+    end
+    Fleet.write(folder .. "/trace.jsonl", table.concat(lines, "\n") .. "\n")
+    local replica = Replica.start({ script = stream })
+    local run = Driver.start(replica.url, { "--trace", folder .. "/trace.jsonl", "--closed" })
+    local report, rows = run:finish()
+    Fleet.remove_folder(folder)
+    assert.equal(9, report.completed, run.process:stderr())
+    assert.equal("closed", report.driver)
+    local gaps, turns = 0, {}
+    for _, row in ipairs(rows) do
+      turns[row.user] = (turns[row.user] or 0) + 1
+      if row.gap_ms ~= cjson.null then
+        gaps = gaps + 1
+        assert.is_true(row.gap_ms >= 99, row.gap_ms)
+      end
+    end
+    assert.equal(6, gaps)
+    assert.same({ [0] = 3, 3, 3 }, turns)
+  end)
+
   it("begins with its users in their order", function()
     local replica = Replica.start({ script = stream })
     local _, rows = Driver.run(replica.url, { "-u", "40", "-n", "40" })

@@ -295,6 +295,7 @@ static void sessions_go_on_after_their_answers(void **state)
     assert_int_equal(kvr_workload_start_ns(f.workload, 0), 1000000000);
     assert_int_equal(kvr_workload_start_ns(f.workload, 1), 3000000000);
     assert_int_equal(kvr_workload_think_ns(f.workload, 0, 1), 250000000);
+    assert_int_equal(kvr_workload_think_ns(f.workload, 0, 2), 0); /* there is no such turn */
     struct kvr_workload_request request = {0};
     assert_true(kvr_workload_turn(f.workload, 0, 1, &request));
     assert_int_equal(request.prompt_bytes, 6);
