@@ -68,6 +68,25 @@ describe("experiments/hello.lua", function()
     assert.is_truthy(err:find("0 cells run", 1, true), err)
   end)
 
+  it("goes on where it was killed, to the same end", function()
+    local _, whole = hello("whole")
+    local kept, tries = 0, 0
+    os.execute("mkdir '" .. folder .. "/cells'")
+    while kept < 3 and tries < 30 do
+      os.execute(("timeout -s KILL 0.4 '%s' run experiments/hello.lua -j 1 --out '%s' >'%s' 2>&1")
+        :format(lab.binary, folder .. "/cells", folder .. "/killed"))
+      kept, tries = 0, tries + 1
+      for name in pairs(lab.files(folder .. "/cells")) do
+        if name:find("^%x%x/.*%.json$") then kept = kept + 1 end
+      end
+    end
+    assert.is_true(kept >= 3 and kept < 30, kept)
+    local code, again, err = hello("cells")
+    assert.equal(0, code, err)
+    assert.is_truthy(err:find((30 - kept) .. " cells run, 0 failed", 1, true), err)
+    assert.equal(whole, again)
+  end)
+
   it("is the same whole from shards", function()
     local _, whole = hello("whole", "--seeds", "1")
     for i = 1, 3 do
