@@ -254,7 +254,10 @@ int kvr_fit(const struct kvr_fit_row *rows, size_t len, enum kvr_step_form form,
         memcpy(before, x, sizeof x);
         gram_sum(rows, len, form, before, &gram);
         best_subset(&gram, x);
-        if (form == KVR_STEP_LINEAR || memcmp(before, x, sizeof x) == 0)
+        bool moved = false;
+        for (int i = 0; i < COLUMNS; i++)
+            moved = moved || x[i] != before[i];
+        if (form == KVR_STEP_LINEAR || !moved)
             break;
     }
     profile->form = form;

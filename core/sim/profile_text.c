@@ -1,6 +1,7 @@
 #include "profile_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -95,9 +96,8 @@ static void put_real(struct kvr_buffer *out, const char *key, double value)
 {
     char text[40];
     for (int digits = 1; digits <= 17; digits++) {
-        double back = 0;
         snprintf(text, sizeof text, "%.*g", digits, value);
-        if (sscanf(text, "%lf", &back) == 1 && memcmp(&back, &value, sizeof back) == 0)
+        if (strtod(text, NULL) == value)
             break;
     }
     kvr_buffer_printf(out, "%s = %s\n", key, text);
