@@ -108,7 +108,7 @@ end
 local function show(self, found, options)
   local d, parts = self.definition, {}
   parts[1] = d.question and ("%s: %s\n"):format(self.name, d.question) or nil
-  parts[#parts + 1] = d.report and d.report(found) or report.text(found,
+  parts[#parts + 1] = d.report and blame.call(d.report, found) or report.text(found,
     (d.show and (d.show.metrics or d.show.matrix)) and d.show
       or { metrics = { "goodput", "hit_rate", "ttft_p50_ms", "ttft_p99_ms", "itl_p50_ms" } })
   local flagged = report.flagged(found)
@@ -122,7 +122,7 @@ local function show(self, found, options)
   store.write_file(path .. ".txt", text)
   store.write_file(path .. ".json", json.encode(found:data(), true) .. "\n")
   store.write_file(path .. ".csv", found:csv())
-  if d.figures then figure.write_all(path, d.figures(found)) end
+  if d.figures then figure.write_all(path, blame.call(d.figures, found)) end
 end
 
 local function jobs_of(chains, options)
@@ -133,19 +133,14 @@ local function jobs_of(chains, options)
   return options.jobs
 end
 
-local function run(options)
-  local shard = parse_shard(options.shard)
-  local self, chains = read_experiment(options)
-  if options.list then
-    show_list(self, chains)
-    return OK
-  end
+local function run(self, chains, options)
   local own = json.list({})
   for pid in (options.engines or ""):gmatch("%d+") do own[#own + 1] = tonumber(pid) end
   local folder = options.out or (options.file:match("^(.*)/[^/]*$") or ".") .. "/.cells"
   local ran = runner.run(chains, {
     store = store.open(folder), argv = { options.binary, "run", "--worker" },
-    jobs = jobs_of(chains, options), shard = shard, rows = options.rows, fresh = options.fresh,
+    jobs = jobs_of(chains, options), shard = parse_shard(options.shard),
+    rows = options.rows, fresh = options.fresh,
     limit_s = self.definition.limit_s, stop = self:stop(),
     contamination = { command = options.contamination, own = own },
   })
@@ -170,14 +165,30 @@ local function explain(why)
   return os.getenv("KVR_TRACEBACK") and debug.traceback(why, 2) or why
 end
 
+local function prepare(options)
+  parse_shard(options.shard)
+  return read_experiment(options)
+end
+
+-- As pcall, and what is raised is told.
+local function attempt(f, ...)
+  local result = { xpcall(f, explain, ...) }
+  if not result[1] then say("kvroute run: %s", tostring(result[2])) end
+  return unpack(result)
+end
+
 local function run_once(options)
   settings.reset()
   watch.forget()
   watch.add(options.file)
-  local ok, code = xpcall(run, explain, options)
-  if ok then return code end
-  say("kvroute run: %s", tostring(code))
-  return USAGE
+  local prepared, self, chains = attempt(prepare, options)
+  if not prepared then return USAGE end
+  if options.list then
+    show_list(self, chains)
+    return OK
+  end
+  local ran, code = attempt(run, self, chains, options)
+  return ran and code or FAILED
 end
 
 ---@param options kvr.Options

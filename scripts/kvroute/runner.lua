@@ -197,7 +197,7 @@ local function guarded(self)
   local before = signal.signal(signal.SIGINT, function() self.interrupted = true end)
   local before_term = signal.signal(signal.SIGTERM, function() self.interrupted = true end)
   local pipe = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-  local ok, why = xpcall(loop, debug.traceback, self)
+  local ok, why = pcall(loop, self)
   for _, worker in pairs(self.workers) do worker.process:finish(true) end
   signal.signal(signal.SIGINT, before)
   signal.signal(signal.SIGTERM, before_term)

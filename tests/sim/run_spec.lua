@@ -188,6 +188,26 @@ describe("kvroute run", function()
     assert.is_truthy(err:find("1 cells run, 1 failed", 1, true), err)
   end)
 
+  it("ends with 1 when it can write nowhere, and says where", function()
+    local path = experiment()
+    lab.write(folder .. "/file", "")
+    local code, _, err = lab.run(folder, path, "--out", folder .. "/file/cells")
+    assert.equal(1, code, err)
+    assert.is_truthy(err:find("cannot make the folder .*/file/cells", 1), err)
+    code, _, err = run(path, "--results", folder .. "/file")
+    assert.equal(1, code, err)
+    assert.is_truthy(err:find("cannot write .*/file", 1), err)
+  end)
+
+  it("tells the line of a report that fails", function()
+    local path = experiment({
+      seeds = "1", report = "function(results) return results.pools[1]:shown('goodpud') end",
+    })
+    local code, _, err = run(path)
+    assert.equal(1, code)
+    assert.is_truthy(err:find("try.lua:%d+: there is no metric goodpud"), err)
+  end)
+
   describe("refuses", function()
     it("what cannot be read", function()
       refused("cannot read .*/none.lua", folder .. "/none.lua")
