@@ -78,6 +78,41 @@ static void test_stream_cut_anywhere(void **state)
     kvr_buffer_deinit(&answer);
 }
 
+/* However it is spoilt, an answer in pieces is judged as it is in one. */
+static void test_spoilt_answers(void **state)
+{
+    (void)state;
+    struct kvr_rng rng;
+    kvr_rng_init(&rng, 11);
+    struct kvr_buffer answer = {0};
+    for (int round = 0; round < 20000; round++) {
+        answer.len = 0;
+        kvr_buffer_append_text(&answer, HEAD_STREAM CHUNKED);
+        add_chunks(&answer, ROLE WORD("one") WORD(" two") USAGE DONE, 1 + kvr_rng_below(&rng, 200));
+        for (uint64_t i = kvr_rng_below(&rng, 4); i > 0; i--) {
+            static const char bytes[] = "\r\n :{}[]\"x0aF\x80";
+            answer.data[kvr_rng_below(&rng, answer.len)] =
+                bytes[kvr_rng_below(&rng, sizeof bytes - 1)];
+        }
+        struct kvr_load_call whole = {0}, cut = {0};
+        uint64_t now_ns = 0;
+        int one = feed(&whole, answer.data, answer.len, answer.len, &now_ns);
+        int many = feed(&cut, answer.data, answer.len, 1 + kvr_rng_below(&rng, 300), &now_ns);
+        assert_int_equal(one, many);
+        if (one >= 0) {
+            assert_int_equal(kvr_load_answer_judge(&whole, now_ns),
+                             kvr_load_answer_judge(&cut, now_ns));
+            assert_int_equal(whole.body_bytes, cut.body_bytes);
+            assert_int_equal(whole.usage.content_events, cut.usage.content_events);
+            assert_int_equal(whole.gaps_len, cut.gaps_len);
+            assert_int_equal(whole.usage.usage.prompt_tokens, cut.usage.usage.prompt_tokens);
+        }
+        kvr_load_call_deinit(&whole);
+        kvr_load_call_deinit(&cut);
+    }
+    kvr_buffer_deinit(&answer);
+}
+
 struct verdict {
     const char *answer;
     int end;                       /* what take says of it in one piece */
@@ -216,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stream_cut_anywhere),
+        cmocka_unit_test(test_spoilt_answers),
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_what_is_kept),
         cmocka_unit_test(test_median_gap),
