@@ -41,14 +41,14 @@ local function calibrate(...)
   return code, read(out), read(err)
 end
 
-local function start(scale)
+local function start(scale, ...)
   local path = new_file(".lua")
   local file = assert(io.open(path, "w"))
   file:write(others)
   for key, value in pairs(truth) do file:write(("%s = %.17g\n"):format(key, value)) end
   file:close()
   return Emulator.start({ args = { "--profile", path, "--time-scale", scale,
-    "--prompt-tokens-details", "on" } })
+    "--prompt-tokens-details", "on", ... } })
 end
 
 -- The share by which each may be off.
@@ -95,6 +95,17 @@ describe("kvroute calibrate", function()
     assert.is_truthy(read(profile):find("-- known as timed from outside", 1, true))
     -- And it is one that an engine can be emulated by.
     Emulator.start({ args = { "--profile", profile } })
+  end)
+
+  it("does with what other engines tell", function()
+    for _, flavour in ipairs({ "vllm", "sglang", "llamacpp" }) do
+      local emulator = start(20, "--flavour", flavour, "--prompt-tokens-details", "off")
+      local code, out, err = calibrate(emulator.urls[1], "--time-scale", "20", "--max-prompt",
+        "1024", "--max-batch", "2", "--api", flavour == "sglang" and "completions" or "chat")
+      assert.equal(0, code, err)
+      assert.is_truthy(out:find("\nprefill_token_ms = ", 1, true), out)
+      Emulator.finish()
+    end
   end)
 
   it("says why it cannot", function()
