@@ -23,10 +23,20 @@ static void set_path(lua_State *L, const struct kvr_home *home)
     lua_pop(L, 2); /* empty */
 }
 
+/* Debian 12's LuaJIT counts wrongly in compiled loops that make a table of constants each time
+ * round, as `for _, name in ipairs({"a", "b"})` within another loop does: it forwards loads from
+ * that table that it must not. Without forwarding cells run no slower. */
+static void set_jit(lua_State *L)
+{
+    if (luaL_dostring(L, "require('jit.opt').start('-fwd')"))
+        lua_error(L);
+}
+
 static int enter(lua_State *L)
 {
     const struct call *call = lua_touserdata(L, 1);
     luaL_openlibs(L);
+    set_jit(L);
     set_path(L, call->home);
     lua_settop(L, 0);
     lua_pushcfunction(L, call->body);

@@ -51,7 +51,7 @@ local function add_workload(argv, where, spec)
       add(argv, "--set", ("%s=%s"):format(name, tostring(value)))
     end
   end
-  if spec.fleet.profile and workload.kind ~= "trace" then
+  if spec.fleet.profile then
     add(argv, "--set", ("bytes_per_token=%.17g"):format(simulate.bytes_per_token(spec.fleet)))
   end
 end
@@ -124,6 +124,7 @@ local function new_counts()
     requests = 0, success = 0, failed = 0, dropped = 0, cancelled = 0, good = 0, late_ttft = 0,
     slow_itl = 0, prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, spilled = 0,
     fallbacks = 0, cold = 0, deflected = 0, believed_tokens = 0, honoured_tokens = 0,
+    last_ms = -math.huge, ends_ms = {},
     reasons = {}, replicas = {}, ttft = {}, itl = {}, itl_max = {}, e2el = {},
   }
 end
@@ -165,6 +166,24 @@ local function count_success(counts, row, slo)
   count_tokens(counts, row)
 end
 
+-- When it was due, or sent; and when it ended, if it did.
+local function count_times(counts, row)
+  local at = number(row.due_at_ms) or row.started_at_ms
+  counts.last_ms = math.max(counts.last_ms, at)
+  table.insert(counts.ends_ms, number(row.e2el_ms) and row.started_at_ms + row.e2el_ms
+    or math.huge)
+  return at
+end
+
+-- The share of the requests that were open when the last one arrived.
+local function backlog(counts)
+  local open = 0
+  for _, end_ms in ipairs(counts.ends_ms) do
+    if end_ms > counts.last_ms then open = open + 1 end
+  end
+  if #counts.ends_ms > 0 then return open / #counts.ends_ms end
+end
+
 local function count(where, slo)
   local counts, seen = new_counts(), drift.new()
   local spilled, fallbacks = read_router_rows(where.rows)
@@ -181,7 +200,7 @@ local function count(where, slo)
       else
         counts[row.outcome] = counts[row.outcome] + 1
       end
-      seen:see(number(row.due_at_ms) or row.started_at_ms, row.turn, ok and row.ttft_ms or nil)
+      seen:see(count_times(counts, row), row.turn, ok and row.ttft_ms or nil)
     end
   end
   return counts, seen
@@ -228,7 +247,7 @@ local function result_of(counts, report, spec)
   out.busiest_share = ratio(most, all)
   out.quietest_share = ratio(members < replicas and 0 or least, all)
   out.imbalance = ratio(most * replicas, all)
-  out.workload, out.backlog = report.workload, number(report.backlog)
+  out.workload, out.backlog = report.workload, backlog(counts)
   out.profile = spec.fleet.profile
   return out
 end

@@ -108,10 +108,10 @@ function M.figures(asked, spec, open)
   local slo, ttft = spec.slo, {}
   local out = { requests = #asked, success = 0, failed = 0, dropped = 0, good = 0 }
   for _, one in ipairs(asked) do
-    for _, name in ipairs({ "success", "failed", "dropped" }) do
-      if one[name] then out[name] = out[name] + 1 end
-    end
+    if one.failed then out.failed = out.failed + 1 end
+    if one.dropped then out.dropped = out.dropped + 1 end
     if one.success then
+      out.success = out.success + 1
       ttft[#ttft + 1] = one.ttft_ms
       if (one.ttft_ms or math.huge) <= (known(slo.ttft_ms) or math.huge)
         and one.itl_ms <= (known(slo.itl_ms) or math.huge) then
