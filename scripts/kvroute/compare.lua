@@ -94,6 +94,17 @@ local function contamination(found)
   return "contamination: " .. table.concat(parts, ", ")
 end
 
+-- Cells that were recorded without a verdict: nothing was found, since nothing was looked for.
+local function unjudged(found)
+  local count = 0
+  for _, pool in ipairs(found.pools) do
+    for _, result in ipairs(pool.results) do
+      if not (result.evidence and result.evidence.drift) then count = count + 1 end
+    end
+  end
+  return count > 0 and ("not judged by their drift: %d cells"):format(count) or nil
+end
+
 ---@param comparison kvr.CompareResult
 ---@return string
 function M.text(comparison)
@@ -110,6 +121,7 @@ function M.text(comparison)
   if #flagged > 0 then out[2] = table.concat(flagged, "\n") .. "\n" end
   local notes = report.notes(found)
   notes[#notes + 1] = contamination(found)
+  notes[#notes + 1] = unjudged(found)
   out[#out + 1] = table.concat(notes, "\n") .. "\n"
   return table.concat(out, "\n")
 end

@@ -108,7 +108,7 @@ function M.judge(result, evidence, open)
   flag_driver(out, evidence, open)
   flag_fleet(out, evidence)
   if evidence.drift then flag_drift(out, result, evidence.drift) end
-  local failed = (result.failed + result.dropped) / result.requests
+  local failed = (result.failed + result.dropped + (result.unfinished or 0)) / result.requests
   if failed > M.FAILED then
     out[#out + 1] = { name = "failures", warning = true,
       text = ("%s of the requests failed"):format(percent(failed)) }

@@ -279,6 +279,15 @@ describe("compare", function()
     assert.truthy(compare.text(compared(pair())):find("contamination: virtual time", 1, true))
   end)
 
+  it("says how many cells nobody has judged", function()
+    local text = compare.text(compared(pair()))
+    assert.truthy(text:find("not judged by their drift: 6 cells", 1, true))
+    local judged = { evidence = { flags = json.list({}), drift = { causes = json.list({}) } } }
+    text = compare.text(compared({ { policy = "a", result = judged },
+      { policy = "b", result = judged } }))
+    assert.is_nil(text:find("not judged", 1, true))
+  end)
+
   it("writes CSV, a row a pool", function()
     local text = compare.csv(compared(pair()))
     local head, first = text:match("^(.-)\n(.-)\n")
