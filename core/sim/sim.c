@@ -68,6 +68,7 @@ static int check(const struct kvr_sim_options *o, struct kvr_error *error)
         {"warmup_requests", o->warmup_requests, 0, 1e15},
         {"requests", o->requests, 0, 1e15},
         {"drain_ms", o->drain_ms, 0, 1e12},
+        {"timeout_ms", o->timeout_ms, 0, 1e12},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         /* Written so that NaN fails. */
@@ -165,6 +166,7 @@ struct kvr_sim *kvr_sim_create(const struct kvr_sim_options *options, struct kvr
     sim->network_ns = ns_of(options->network_ms);
     sim->router_ns = ns_of(options->router_ms);
     sim->scrape_ns = ns_of(options->scrape_ms);
+    sim->timeout_ns = ns_of(options->timeout_ms);
     set_window(sim);
     sim->workload = make_workload(sim, error);
     if (!sim->workload) {
@@ -237,7 +239,7 @@ static void stop(struct kvr_sim *sim)
     double drain_ms = sim->options.drain_ms > 0 ? sim->options.drain_ms : DRAIN_MS_DEFAULT;
     sim->give_up_ns = sim->now_ns + ns_of(drain_ms);
     const struct kvr_sim_counts *counts = &sim->counts;
-    uint64_t answered = counts->success + counts->failed + counts->dropped;
+    uint64_t answered = counts->success + counts->failed + counts->dropped + counts->timed_out;
     sim->unanswered = counts->requests - answered;
 }
 

@@ -99,6 +99,7 @@ struct kvr_sim_options {
     double duration_ms;
     double warmup_requests;
     double requests;    /* after the warm-up */
+    double timeout_ms;  /* 0: none; a client that has waited so long goes away */
     double drain_ms;    /* longest wait for what was sent; 0: 600,000 */
     double slo_ttft_ms; /* 990 */
     double slo_itl_ms;  /* 24: of a request's own median gap between tokens */
@@ -115,7 +116,6 @@ struct kvr_sim_record {
     double itl_p50_ms; /* lower median of its gaps; 0 with fewer than two tokens */
     double itl_max_ms;
     double e2el_ms; /* client's, to the end; NaN: none */
-    double late_ms; /* reserved for live drivers; 0 */
     uint32_t user;
     uint32_t turn;         /* of that user, from 0 */
     uint32_t session;      /* number */
@@ -149,11 +149,13 @@ struct kvr_sim_quantiles {
 struct kvr_sim_result {
     double requests; /* sent in the window */
     double window_s;
-    double success, failed, dropped, unfinished;
-    double good;                                        /* success within both limits */
-    double late_ttft, slow_itl;                         /* successes that missed one */
-    double goodput_per_s;                               /* good / window */
-    double throughput_per_s;                            /* success / window */
+    double success, failed, dropped;
+    double unfinished;          /* given up: by the client, or when the run ended */
+    double timed_out;           /* of these, by the client */
+    double good;                /* success within both limits */
+    double late_ttft, slow_itl; /* successes that missed one */
+    double goodput_per_s;       /* good / window */
+    double throughput_per_s;    /* success / window */
     double prompt_tokens, cached_tokens, output_tokens; /* of successes */
     double hit_rate;                                    /* cached / prompt */
     double recomputed_per_request;                      /* prompt tokens that were not cached */

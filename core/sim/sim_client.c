@@ -96,6 +96,9 @@ void kvr_sim_send(struct kvr_sim *sim, uint64_t user, uint64_t turn)
     sim->last_sent_ns = sim->now_ns;
     if (request->measured && sim->counts.requests++ == 0)
         sim->first_measured_ns = sim->now_ns;
+    if (sim->timeout_ns)
+        kvr_sim_later(sim, sim->timeout_ns + sim->network_ns, KVR_SIM_GIVE_UP, slot,
+                      kvr_sim_name_for_life(request));
     uint64_t delay_ns = sim->network_ns + decision_ns(sim, &ask);
     if (delay_ns)
         kvr_sim_later(sim, delay_ns, KVR_SIM_DECIDE, slot, kvr_sim_name(request));
@@ -128,17 +131,31 @@ void kvr_sim_leave(struct kvr_sim *sim, struct kvr_sim_request *request, enum kv
                   KVR_SIM_SEND, (uint32_t)user, turn);
 }
 
+static void cancel(struct kvr_sim *sim, struct kvr_sim_request *request)
+{
+    struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_CANCELLED, "client_gone", 0);
+    if (request->routed)
+        kvr_sim_finish(sim, request, &ending);
+    else
+        kvr_sim_leave(sim, request, KVR_OUTCOME_CANCELLED);
+}
+
+void kvr_sim_give_up(struct kvr_sim *sim, struct kvr_sim_request *request)
+{
+    request->given_up = true;
+    if (request->entered) {
+        struct kvr_engine *engine = &sim->nodes[request->replica].engine;
+        int code = kvr_engine_abort(engine, sim->now_ns, request->handle);
+        KVR_CHECK(code == KVR_OK || code == KVR_E_NOT_FOUND); /* its last word is on its way */
+        kvr_sim_collect(sim, request->replica);
+    }
+    cancel(sim, request);
+}
+
 void kvr_sim_cancel_all(struct kvr_sim *sim)
 {
     sim->stopped = true;
-    for (uint32_t slot = 0; slot < sim->requests_len && sim->open; slot++) {
-        struct kvr_sim_request *request = &sim->requests[slot];
-        if (request->generation % 2 == 0)
-            continue;
-        struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_CANCELLED, "client_gone", 0);
-        if (request->routed)
-            kvr_sim_finish(sim, request, &ending);
-        else
-            kvr_sim_leave(sim, request, KVR_OUTCOME_CANCELLED);
-    }
+    for (uint32_t slot = 0; slot < sim->requests_len && sim->open; slot++)
+        if (sim->requests[slot].generation % 2)
+            cancel(sim, &sim->requests[slot]);
 }

@@ -13,6 +13,7 @@
 #define KVR_SIM_ORIGIN_NS UINT64_C(1000000000)
 #define KVR_SIM_PAGE      4096u /* records in a page */
 
+/* Their numbers go into the hash of a run: new ones come last. */
 enum kvr_sim_event_kind {
     KVR_SIM_SEND,    /* CLOSED: user a sends its turn b */
     KVR_SIM_ARRIVE,  /* OPEN: the next arrival is due */
@@ -28,6 +29,7 @@ enum kvr_sim_event_kind {
     KVR_SIM_CHANGE,  /* change a of the options happens */
     KVR_SIM_PROBES,  /* due probes are sent, and answered */
     KVR_SIM_TICK,    /* the router looks at its queue */
+    KVR_SIM_GIVE_UP, /* the router learns that the client of request a has gone */
 };
 
 /* One replica, around its engine. */
@@ -47,6 +49,8 @@ struct kvr_sim_request {
     bool routed;    /* the router has it */
     bool told_full; /* one engine has been full */
     bool first_seen;
+    bool entered; /* its engine has it, by `handle` */
+    bool given_up;
     uint64_t user, turn;
     uint64_t sent_ns;
     uint64_t received_ns; /* by the router */
@@ -64,6 +68,7 @@ struct kvr_samples {
 
 struct kvr_sim_counts {
     uint64_t requests, success, failed, dropped;
+    uint64_t timed_out;
     uint64_t good, late_ttft, slow_itl;
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     uint64_t spilled, cold, deflected, fallbacks, moved, preemptions;
@@ -81,7 +86,7 @@ struct kvr_sim {
     struct kvr_sim_prompt prompt;
     struct kvr_event_queue queue;
     uint64_t now_ns;
-    uint64_t network_ns, router_ns, before_ns, after_ns, scrape_ns;
+    uint64_t network_ns, router_ns, before_ns, after_ns, scrape_ns, timeout_ns;
     bool faults; /* replicas are probed */
 
     struct kvr_sim_request *requests; /* owned, by slot */
@@ -135,8 +140,16 @@ static inline uint64_t kvr_sim_name(const struct kvr_sim_request *request)
     return (uint64_t)request->generation << 32 | request->attempt;
 }
 
+/* What the event of its time-out calls it, over all its dispatches. */
+static inline uint64_t kvr_sim_name_for_life(const struct kvr_sim_request *request)
+{
+    return (uint64_t)request->generation << 32;
+}
+
 /* The client has its answer, or knows that there will be none. */
 void kvr_sim_leave(struct kvr_sim *sim, struct kvr_sim_request *request, enum kvr_outcome outcome);
+/* Its client goes away: what works on it stops. */
+void kvr_sim_give_up(struct kvr_sim *sim, struct kvr_sim_request *request);
 /* Whatever is open ends now, as cancelled. */
 void kvr_sim_cancel_all(struct kvr_sim *sim);
 

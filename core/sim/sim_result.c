@@ -110,6 +110,8 @@ void kvr_sim_count(struct kvr_sim *sim, struct kvr_sim_request *request)
             sim->counts.failed++;
         else if (record->outcome == KVR_OUTCOME_DROPPED)
             sim->counts.dropped++;
+        else
+            sim->counts.timed_out += request->given_up;
     } else if (record->outcome == KVR_OUTCOME_SUCCESS) {
         record->good = record->ttft_ms <= sim->options.slo_ttft_ms &&
                        record->itl_p50_ms <= sim->options.slo_itl_ms;
@@ -269,6 +271,7 @@ void kvr_sim_result(struct kvr_sim *sim, struct kvr_sim_result *result)
         .failed = (double)c->failed,
         .dropped = (double)c->dropped,
         .unfinished = (double)(c->requests - answered),
+        .timed_out = (double)c->timed_out,
         .good = (double)c->good,
         .late_ttft = (double)c->late_ttft,
         .slow_itl = (double)c->slow_itl,

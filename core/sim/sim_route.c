@@ -96,6 +96,7 @@ void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
 static void dispatch(struct kvr_sim *sim, struct kvr_sim_request *request, uint32_t replica)
 {
     request->attempt++;
+    request->entered = false;
     request->replica = replica;
     sim->nodes[replica].on_it++;
     kvr_sim_note(sim, request->record.tag, replica);

@@ -24,6 +24,7 @@ static void enter(struct kvr_sim *sim, struct kvr_sim_request *request)
     request->record.prompt_tokens = prompt_tokens;
     int code = kvr_engine_submit(&sim->nodes[request->replica].engine, sim->now_ns, &submitted,
                                  &request->handle);
+    request->entered = code == 0;
     if (code) {
         enum kvr_sim_event_kind kind = code == KVR_E_LIMIT   ? KVR_SIM_FULL
                                        : code == KVR_E_STATE ? KVR_SIM_FAIL
@@ -145,6 +146,12 @@ static void refuse(struct kvr_sim *sim, struct kvr_sim_request *request, bool fu
 void kvr_sim_on_request_event(struct kvr_sim *sim, const struct kvr_sim_event *event)
 {
     struct kvr_sim_request *request = find(sim, event->a, event->b);
+    if (event->kind == KVR_SIM_GIVE_UP) {
+        request = &sim->requests[event->a];
+        if (kvr_sim_name_for_life(request) == event->b)
+            kvr_sim_give_up(sim, request);
+        return;
+    }
     if (!request)
         return; /* that dispatch has failed meanwhile */
     switch ((enum kvr_sim_event_kind)event->kind) {

@@ -420,6 +420,30 @@ static void test_h100_keys_by_count(void **state)
     assert_true(late.success + late.unfinished == late.requests);
 }
 
+/* Clients that wait only so long: engines stop for them, users go on. */
+static void test_timeout(void **state)
+{
+    (void)state;
+    struct kvr_sim_options options = small();
+    options.replicas = 1;
+    options.verify = 1;
+    options.workload.users = 10;
+    options.timeout_ms = 4000;
+    options.network_ms = 1;
+    struct kvr_sim *sim = make(&options, "round_robin", NULL);
+    struct kvr_sim_result result = finish(sim);
+    check_story(sim, &result);
+    assert_true(result.timed_out > 5 && result.success > 5);
+    assert_true(result.timed_out == result.unfinished && isinf(result.ttft_p99_all));
+    const struct kvr_sim_record *r;
+    for (uint64_t i = 0; (r = record_at(sim, i)); i++)
+        assert_true(r->e2el_ms <= 4002.001 && (r->outcome == 3) == (r->e2el_ms > 4001.9));
+    struct kvr_sim_replica replica;
+    assert_int_equal(kvr_sim_replica(sim, 0, &replica), 0);
+    assert_true(replica.running + replica.waiting == 0 && replica.in_flight == 0);
+    kvr_sim_destroy(sim);
+}
+
 /* A list runs to its end by itself, open and closed. */
 static void test_list(void **state)
 {
@@ -531,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_forgotten_records),
         cmocka_unit_test(test_h100_keys_by_count),
+        cmocka_unit_test(test_timeout),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_no_script),

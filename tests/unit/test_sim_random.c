@@ -145,6 +145,7 @@ static void test_random_deployments(void **state)
 {
     (void)state;
     double success = 0, failed = 0, dropped = 0, moved = 0, preempted = 0, unfinished = 0;
+    double timed_out = 0;
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct kvr_rng rng;
         static struct draw draw;
@@ -158,6 +159,7 @@ static void test_random_deployments(void **state)
         draw.options.duration_ms = 15000;
         draw.options.requests = coin(&rng, 2) ? 0 : between(&rng, 1, 80);
         draw.options.drain_ms = coin(&rng, 2) ? 0 : between(&rng, 1, 2000);
+        draw.options.timeout_ms = coin(&rng, 3) ? between(&rng, 20, 3000) : 0;
         draw.options.verify = 1;
         struct kvr_sim_result whole = finish(make(&draw), 0);
         draw.options.verify = 0;
@@ -169,10 +171,11 @@ static void test_random_deployments(void **state)
         moved += whole.moved;
         preempted += whole.preemptions;
         unfinished += whole.unfinished;
+        timed_out += whole.timed_out;
     }
     /* All of it has happened. */
     assert_true(success > 1000 && failed > 20 && dropped > 100 && moved > 20);
-    assert_true(preempted > 5 && unfinished > 20);
+    assert_true(preempted > 5 && unfinished > 20 && timed_out > 100);
 }
 
 int main(void)
