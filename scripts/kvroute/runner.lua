@@ -198,7 +198,12 @@ local function guarded(self)
   local before_term = signal.signal(signal.SIGTERM, function() self.interrupted = true end)
   local pipe = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
   local ok, why = pcall(loop, self)
-  for _, worker in pairs(self.workers) do worker.process:finish(true) end
+  for _, worker in pairs(self.workers) do
+    local how = worker.process:finish(worker.chain ~= nil)
+    if not worker.chain and not how:find("^exited with 0%f[%D]") then
+      io.stderr:write("a process that had run its cells ", how, "\n")
+    end
+  end
   signal.signal(signal.SIGINT, before)
   signal.signal(signal.SIGTERM, before_term)
   signal.signal(signal.SIGPIPE, pipe)
