@@ -1,6 +1,7 @@
 /* The router's side of a simulation: it is told what a request is, and what it decides is done. */
 #include <math.h>
 
+#include "digits.h"
 #include "rng.h"
 #include "session.h"
 #include "sim_parts.h"
@@ -38,15 +39,17 @@ static uint64_t key_of(uint64_t number)
     return number ? kvr_mix64(number * 2 + 1) : 0;
 }
 
-/* Makes the prompt's chain, which stays until the next submission. */
+/* Makes the prompt's chain, which stays until the next submission; `id` is room for a name. */
 static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
-                     struct kvr_submission *submission)
+                     struct kvr_submission *submission, char id[16])
 {
     struct kvr_workload_request ask = kvr_sim_asked(sim, request);
     uint32_t turns = kvr_sim_prompt_chain(&sim->prompt, &ask);
     request->record.prompt_bytes = (uint32_t)sim->prompt.bytes;
+    kvr_put_hex64(id, ask.tag);
     *submission = (struct kvr_submission){
         .user = (void *)(uintptr_t)(request - sim->requests),
+        .request_id = kvr_slice_make(id, 16),
         .model = kvr_slice_of(sim->options.profile.name),
         .endpoint = "chat",
         .session_source = ask.session ? "x-session-id" : "none",
@@ -140,8 +143,9 @@ void kvr_sim_act(struct kvr_sim *sim)
 
 void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request)
 {
+    char id[16];
     struct kvr_submission submission;
-    describe(sim, request, &submission);
+    describe(sim, request, &submission, id);
     struct kvr_request_ref ref = kvr_router_submit(&sim->router, sim->now_ns, &submission);
     if (ref.generation == 0) {
         struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_DROPPED, "too_many_requests", 503);
@@ -157,10 +161,11 @@ void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request)
 /* This dispatch has failed before its first byte: the router decides what comes next. */
 void kvr_sim_move(struct kvr_sim *sim, struct kvr_sim_request *request, bool replica_fault)
 {
+    char id[16];
     struct kvr_submission again;
     request->attempt++;
     sim->nodes[request->replica].on_it--;
-    describe(sim, request, &again);
+    describe(sim, request, &again, id);
     kvr_router_failed(&sim->router, sim->now_ns, request->ref, replica_fault, &again);
     kvr_sim_act(sim);
 }
