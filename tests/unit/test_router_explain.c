@@ -284,6 +284,14 @@ static void scripts_are_named_with_what_they_said(void **state)
                      "\"affine\":false,\"error\":\"test.lua:2: no idea\"}");
     assert_has(text, "\"fallback\":true,\"outcome\":\"dispatch\"");
     assert_has(text, "\"verdict\":\"failed\",\"replica\":null");
+    /* Such calls count: in quarantine it is not asked any more, and its last error is shown. */
+    for (int i = 0; i < KVR_FAILURES_MAX; i++)
+        (void)explain(&what);
+    assert_true(kvr_slot_quarantined(router.slots[KVR_ROLE_POLICY]));
+    what.turn = 1;
+    text = explain(&what);
+    assert_has(text, "\"affine\":false,\"error\":\"test.lua:2: no idea\"}");
+    assert_has(text, "\"fallback\":true,\"outcome\":\"dispatch\"");
     stop();
 }
 
