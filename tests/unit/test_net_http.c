@@ -91,8 +91,8 @@ static void test_what_is_refused(void **state)
         "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"
-        "\r\n\r\n",
+        ("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"
+         "\r\n\r\n"),
         "POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
         "GET  /x HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /x  HTTP/1.1\r\nHost: a\r\n\r\n",
