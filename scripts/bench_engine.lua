@@ -39,11 +39,19 @@ local function start_clients(ports)
   return clients
 end
 
+local function metrics(port)
+  for _ = 1, 20 do -- it has much to do, at first most of all
+    local page = bench.get(port, "/metrics")
+    if page then return page end
+  end
+  error("no metrics from port " .. port)
+end
+
 -- Sum over all replicas of a series of their metrics pages.
 local function total(ports, series)
   local sum = 0
   for _, port in ipairs(ports) do
-    local page = bench.get(port, "/metrics")
+    local page = metrics(port)
     sum = sum + tonumber(page:match("\n" .. series .. "[^ \n]* ([%d.e+]+)\n"))
   end
   return sum
@@ -69,8 +77,7 @@ bench.run(function()
       running = total(ports, "vllm:num_requests_running")
     end
   until good == windows or tries == windows * 5
-  local page = bench.get(ports[1], "/metrics")
-  local late = page:match('lateness_seconds{quantile="0.99"} ([%d.e-]+)')
+  local late = metrics(ports[1]):match('lateness_seconds{quantile="0.99"} ([%d.e-]+)')
   bench.figure("engine", "cpu_us_per_event", best, "us")
   bench.figure("engine", "events_per_s", rate, "1/s")
   bench.figure("engine", "streams", running, "1")
