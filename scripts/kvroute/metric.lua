@@ -137,6 +137,12 @@ add("busiest_share", "busiest\nreplica", "", "requests on the busiest replica (%
   at("busiest_share"))
 add("imbalance", "busiest\nover mean", "", "requests of the busiest replica over the mean", "less",
   significant, at("imbalance"))
+-- Of those that served any.
+add("uneven", "busiest\n/quietest", "", "requests of the busiest replica over the quietest", "less",
+  significant, function(r)
+    local quiet, busy = r.quietest_share, r.busiest_share
+    return quiet and busy and quiet > 0 and busy / quiet or nil
+  end)
 add("backlog", "backlog", "", "requests open when arrivals end (%)", "less", percent, at("backlog"))
 add("preemptions", "preempted", "", "preemptions", "less", whole, at("preemptions"))
 

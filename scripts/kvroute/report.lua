@@ -96,12 +96,27 @@ function M.text(results, show)
   return table.concat(out, "\n")
 end
 
+-- A long line goes on below, further in.
+local function fold(text)
+  local lines, line = {}, ""
+  for word in text:gmatch("%s*%S+") do
+    if #line + #word > tables.WIDTH and line ~= "" then
+      lines[#lines + 1] = line
+      line = "     " .. word
+    else
+      line = line .. word
+    end
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
 local function flagged(out, head, pool, each, result)
   local flags = evidence.flags(result)
   if #flags == 0 then return end
   if #out == 0 then out[1] = head end
-  out[#out + 1] = ("  %s%s, seed %s: %s"):format(pool.policy,
-    pool.place == "" and "" or ", " .. pool.place, tostring(each.seed), evidence.text(flags))
+  out[#out + 1] = fold(("  %s%s, seed %s: %s"):format(pool.policy,
+    pool.place == "" and "" or ", " .. pool.place, tostring(each.seed), evidence.text(flags)))
 end
 
 ---Cells that something speaks against: those in no figure, and those that are kept all the same.

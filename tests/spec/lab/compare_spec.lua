@@ -297,7 +297,12 @@ describe("compare", function()
   end)
 
   it("fits a hundred columns", function()
-    for line in compare.text(compared(pair())):gmatch("[^\n]+") do
+    local flags = {}
+    for i, name in ipairs({ "past saturation", "failures", "late", "out of rotation" }) do
+      flags[i] = { name = name, text = "what is known of it, in some words" }
+    end
+    local records = pair({ { seed = 4, result = { evidence = { flags = flags } } } })
+    for line in compare.text(compared(records)):gmatch("[^\n]+") do
       assert.is_true(#line <= 100, line)
     end
   end)
@@ -330,6 +335,17 @@ describe("redundant prefill", function()
       tokens("prefix_affinity", 2, 100, 300000, 210000), -- 900
     }).results
     assert.equal((500 + 100) / 2, found.pools[1]:value("redundant"))
+    assert.same({ 100, 500 }, { found.pools[1]:range("redundant") })
+    assert.same({ 0, 0 }, { found.pools[2]:range("redundant") })
+  end)
+
+  it("takes the best, whichever it is", function()
+    local found = compared({
+      tokens("round_robin", 1, 100, 300000, 200000), -- 1,000
+      tokens("prefix_affinity", 1, 100, 300000, 150000), -- 1,500
+    }).results
+    assert.equal(0, found.pools[1]:value("redundant"))
+    assert.equal(500, found.pools[2]:value("redundant"))
   end)
 
   it("is unknown where a policy has no usable cell", function()
