@@ -93,7 +93,8 @@ function M.simulator()
   if simulator then return simulator end
   local C = library()
   local text = ffi.string(C.kvr_sim_declarations())
-  ffi.cdef(text)
+  -- This file may be loaded anew in one process, by busted.
+  if not pcall(ffi.sizeof, "struct kvr_sim_options") then ffi.cdef(text) end
   read_structs(text)
   local sizes = ffi.new("uint32_t[4]")
   C.kvr_sim_sizes(sizes)

@@ -3,14 +3,10 @@
 -- const is writable here. KVR_BUILD names the build directory (build), KVR_LAB the library itself.
 
 local ffi = require("ffi")
+-- This declares the types of headers whose inline functions ffi.cdef cannot read.
+local C = require("kvroute.ffi").simulator()
 
-local M = {}
-
--- Types of headers whose inline functions ffi.cdef cannot read.
-ffi.cdef [[
-struct kvr_slice { const char *data; size_t len; };
-struct kvr_error { int code; char text[512]; };
-]]
+local M = { C = C }
 
 local words = { KVR_RO = "", KVR_EXPORT = "", KVR_MUST_USE = "" }
 
@@ -31,9 +27,6 @@ declare("core/model/hash_ring.h")
 declare("core/model/view.h")
 declare("core/script/reason.h")
 declare("core/script/slot.h")
-
-local build = os.getenv("KVR_BUILD") or "build"
-M.C = ffi.load(os.getenv("KVR_LAB") or build .. "/libkvroute_lab.so")
 
 ---@param text string must stay referenced while the slice is in use
 function M.slice(text)
