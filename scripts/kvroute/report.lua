@@ -150,7 +150,7 @@ local function ignored(results)
 end
 
 ---What the figures come from: seeds, profile, texts of scripts. Not the program: its build is in the
----JSON and CSV, and a table that is the same stays the same when a comment in C changes.
+---JSON and CSV, and a table stays as it is when a comment in C changes.
 ---@param results kvr.Results
 ---@return string[]
 function M.notes(results)
