@@ -63,6 +63,32 @@ describe("evidence of a live cell", function()
   end)
 end)
 
+describe("a live cell whose engine dies", function()
+  it("is excluded: the router took it out, and misses it at the end", function()
+    local folder = lab.new_folder()
+    local engines = {}
+    finally(function()
+      for _, engine in ipairs(engines) do engine:kill() end
+      lab.remove_folder(folder)
+    end)
+    local urls = {}
+    for i = 1, 2 do
+      engines[i] = emulator.start({ lab.binary, "replica", "--port", "0",
+        "--prompt-tokens-details", "zero" }, { out = folder .. "/out" .. i,
+        err = folder .. "/err" .. i })
+      urls[i] = ('"http://%s"'):format(engines[i]:wait_line("replica 0 (%S+)\n", 10))
+    end
+    local path = lab.write(folder .. "/live.lua", (EXPERIMENT:gsub("lab.fleet.emulated %b{}",
+      "lab.fleet.urls { urls = { " .. table.concat(urls, ", ") .. " } }")))
+    os.execute(("(sleep 3; kill -9 %d) >/dev/null 2>&1 &"):format(engines[2].pid))
+    local code, out, err = lab.run(folder, path, "--out", folder .. "/cells")
+    assert.equal(0, code, err)
+    assert.truthy(out:find("ejections (1 replicas were taken out)", 1, true), out)
+    assert.truthy(out:find("out of rotation (127.0.0.1:", 1, true), out)
+    assert.truthy(out:find("round_robin (0 of 1)", 1, true), out)
+  end)
+end)
+
 describe("kvroute floor", function()
   it("asks each engine by itself, and takes all together", function()
     local folder = lab.new_folder()
