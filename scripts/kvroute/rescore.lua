@@ -39,13 +39,16 @@ local function of_driver(row)
   }
 end
 
--- A row of the router, whose clock began with the run in the simulator.
-local function of_router(row, measure)
-  local at = row.started_ms
+-- A row of the router in the simulator, whose clock began with the run. What its client saw is
+-- further away by the network.
+local function of_router(row, spec)
+  local away = spec.fleet.network_ms or 0
+  local measure, at = spec.measure, row.started_ms - away
   return {
-    at_ms = at, end_ms = known(row.total_ms) and at + row.total_ms, turn = known(row.turn),
+    at_ms = at, end_ms = known(row.total_ms) and at + row.total_ms + 2 * away, turn = known(row.turn),
     success = row.outcome == "success", failed = row.outcome == "failed",
-    dropped = row.outcome == "dropped", ttft_ms = known(row.ttft_ms),
+    dropped = row.outcome == "dropped",
+    ttft_ms = known(row.ttft_ms) and row.ttft_ms + 2 * away,
     itl_ms = known(row.gap_p50_ms) or 0,
     measured = at >= (known(measure.warmup_s) or 0) * 1000
       and at < (known(measure.seconds) or math.huge) * 1000,
@@ -53,13 +56,13 @@ local function of_router(row, measure)
 end
 
 ---@param path string
----@param measure table
+---@param spec table of the cell
 ---@return kvr.Asked[] measured ones
-function M.read_rows(path, measure)
+function M.read_rows(path, spec)
   local out = {}
   for line in io.lines(path) do
     local row = json.decode(line)
-    local one = row.started_at_ms and of_driver(row) or of_router(row, measure)
+    local one = row.started_at_ms and of_driver(row) or of_router(row, spec)
     if one.measured then out[#out + 1] = one end
   end
   return out
@@ -194,7 +197,7 @@ function M.judge(each)
     out.why = "no rows"
     return out
   end
-  local asked = M.read_rows(rows, spec.measure)
+  local asked = M.read_rows(rows, spec)
   local figures = M.figures(asked, spec, open)
   out.why = mismatch(figures, result, spec)
   out.reproduced = not out.why

@@ -6,7 +6,9 @@ local EXPERIMENT = [[
 local lab = require("kvroute")
 return lab.experiment {
   name = "small", axes = { { "skew", 0, 1.4 } },
-  fleet = lab.fleet.simulated { profile = "rtx3090-8b-awq", replicas = 5 },
+  fleet = lab.fleet.simulated {
+    profile = "rtx3090-8b-awq", replicas = 5, network_ms = 1, decision_ms = 2,
+  },
   router = lab.router.study,
   workload = function(at) return lab.workload.kvroute { users = 32, skew = at.skew } end,
   policies = { "session_affinity", "prefix_affinity" },
