@@ -191,8 +191,9 @@ end
 
 ---Starts what a cell needs. What cannot be started is raised with its reason.
 ---@param job {spec: table, texts: table<string, string>}
+---@param alive (fun())? to be called at least every few seconds
 ---@return kvr.Deployment
-function M.start(job)
+function M.start(job, alive)
   local fleet = job.spec.fleet
   local self = setmetatable({
     binary = M.binary(), scale = fleet.time_scale or 1,
@@ -200,7 +201,9 @@ function M.start(job)
   }, Deployment)
   local ok, why = pcall(function()
     local urls = fleet.urls or start_engines(self, job.spec)
+    if alive then alive() end
     reset_engines(fleet)
+    if alive then alive() end
     start_router(self, job, urls)
   end)
   if ok then return self end

@@ -73,9 +73,9 @@ local function driver_argv(where, spec)
 end
 
 ---@return table # the driver's report
-local function drive(where, spec)
+local function drive(where, spec, alive)
   local driver = process.start(driver_argv(where, spec), 1)
-  local report = driver:wait_line("^({.*})$", math.huge)
+  local report = driver:wait_line("^({.*})$", math.huge, alive)
   local how = driver:finish(false)
   local status = tonumber(how:match("^exited with (%d+)"))
   if not report or (status ~= 0 and status ~= FLAGGED) then fail("kvroute load %s", how) end
@@ -294,14 +294,15 @@ end
 
 ---@param job {spec: table, texts: table<string, string>, rows: string?,
 ---  contamination: kvr.ContaminationOptions?}
+---@param alive (fun())? to be called at least every few seconds
 ---@return table
-function M.run(job)
+function M.run(job, alive)
   local spec = job.spec
   if #spec.collect > 0 then fail("collectors see simulated requests alone") end
   ffi.simulator()
-  local where = deployment.start(job)
+  local where = deployment.start(job, alive)
   local ok, out = xpcall(function()
-    local report, found = watched(job, where, function() return drive(where, spec) end)
+    local report, found = watched(job, where, function() return drive(where, spec, alive) end)
     local trouble = where:stop_router()
     if trouble then fail("%s", trouble) end
     local counts, seen = count(where, spec.slo)

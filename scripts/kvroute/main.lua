@@ -213,7 +213,9 @@ local executors = {
 ---Runs the cells that come on stdin, one a line.
 ---@return integer
 function M.work()
-  worker.serve(function(job) return require(executors[job.spec.fleet.kind]).run(job) end)
+  worker.serve(function(job, alive)
+    return require(executors[job.spec.fleet.kind]).run(job, alive)
+  end)
   return OK
 end
 

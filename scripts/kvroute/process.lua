@@ -44,8 +44,9 @@ end
 
 ---@param argv string[]
 ---@param lines integer? the descriptor that its lines come from; 3
+---@param env table<string, string>? more variables
 ---@return kvr.Process
-function M.start(argv, lines)
+function M.start(argv, lines, env)
   local errors, path = stdlib.mkstemp((os.getenv("TMPDIR") or "/tmp") .. "/kvroute-XXXXXX")
   assert(errors, path)
   unistd.unlink(path)
@@ -54,6 +55,7 @@ function M.start(argv, lines)
   keep_from_children(errors, input, to_child, from_child, output)
   local pid = assert(unistd.fork())
   if pid == 0 then
+    for name, value in pairs(env or {}) do stdlib.setenv(name, value) end
     pcall(run_child, argv, input, output, errors, lines or LINES)
     unistd._exit(126)
   end
@@ -89,14 +91,16 @@ end
 ---Waits for a line with this pattern.
 ---@param pattern string
 ---@param seconds number
+---@param tick (fun())? called now and then meanwhile
 ---@return string? ... captures; nil: it ended, or took too long
-function Process:wait_line(pattern, seconds)
+function Process:wait_line(pattern, seconds, tick)
   local fds = { [self.fd] = { events = { IN = true } } }
   local until_ = os.time() + seconds
   local line = self:buffered()
   while line or (not self.ended and os.time() <= until_) do
     if line and line:find(pattern) then return line:match(pattern) end
     line = self:buffered()
+    if tick then tick() end
     if not line and (poll.poll(fds, POLL_MS) or 0) > 0 then line, self.ended = self:receive() end
   end
 end

@@ -5,13 +5,14 @@
 -- loads). Cells that have nothing to do with each other are chains of one.
 local poll = require("posix.poll")
 local signal = require("posix.signal")
+local stdlib = require("posix.stdlib")
 local json = require("kvroute.json")
 local process = require("kvroute.process")
 local progress = require("kvroute.progress")
 
 local M = {}
 
-local LIMIT_S = 1800 -- for one cell, then it has failed
+local SILENT_S = 30 -- then a cell has failed: a script of it never ends, most likely
 local POLL_MS = 200
 
 ---@class kvr.RunOptions
@@ -22,7 +23,8 @@ local POLL_MS = 200
 ---@field rows? boolean rows are wanted too
 ---@field fresh? boolean run what is in the store again
 ---@field contamination? kvr.ContaminationOptions of cells in real time
----@field limit_s? number
+---@field limit_s? number for one cell, heard of or not
+---@field silent_s? number
 ---@field stop? fun(record: table): boolean the rest of the chain need not run
 ---@field progress? fun(total: integer): kvr.Progress
 
@@ -79,7 +81,8 @@ end
 -- ---- workers ----
 
 local function start_worker(self)
-  local worker = { process = process.start(self.options.argv) }
+  -- What it leaves behind, when it is killed, goes with the folder.
+  local worker = { process = process.start(self.options.argv, nil, { TMPDIR = self.folder }) }
   self.workers[worker.process.fd] = worker
   self.fds[worker.process.fd] = { events = { IN = true } }
   return worker
@@ -120,14 +123,21 @@ local function fail(self, chain, reason)
   wake(self, cell.key)
 end
 
+local ENDED = "its process "
+
+local function give_up(self, worker, why)
+  local chain, how = worker.chain, end_worker(self, worker, true)
+  if chain then fail(self, chain, why == ENDED and ENDED .. how or why) end
+end
+
 local function hand_out(self)
   while #self.ready > 0 do
     local worker = idle_worker(self)
     if not worker then return end
     local chain = table.remove(self.ready, 1)
-    worker.chain, worker.began = chain, progress.now()
+    worker.chain, worker.began, worker.heard = chain, progress.now(), progress.now()
     if not worker.process:send(job_of(self, chain.cells[chain.at])) then
-      fail(self, chain, "its process " .. end_worker(self, worker, true))
+      give_up(self, worker, ENDED)
     end
   end
 end
@@ -154,26 +164,39 @@ local function finished(self, worker, answer)
   wake(self, cell.key)
 end
 
+-- Lines of a worker: signs of life, and at last an answer. Returns how it went wrong, if it did.
+local function hear(self, worker)
+  local line, ended = worker.process:receive()
+  while line do
+    local answer = json.decode(line)
+    worker.heard = progress.now()
+    if not answer.alive then finished(self, worker, answer) end
+    line = worker.process:buffered()
+  end
+  return ended and ENDED
+end
+
+local function hopeless(self, worker, now)
+  local limit, silent = self.options.limit_s, self.options.silent_s or SILENT_S
+  if not worker.chain then return nil end
+  if now - worker.heard > silent then
+    return ("nothing was heard of it for %g s; does a script never end?"):format(silent)
+  elseif limit and now - worker.began > limit then
+    return ("it took longer than %g s"):format(limit)
+  end
+end
+
 local function listen(self)
   local ready = poll.poll(self.fds, POLL_MS) or 0 -- nil: a signal
   local now = progress.now()
   for fd, events in pairs(self.fds) do
     -- What poll says of a descriptor stays there when it finds nothing the next time.
     local worker, revents = self.workers[fd], ready > 0 and events.revents
-    if revents and (revents.IN or revents.HUP or revents.ERR) then
-      local line, ended = worker.process:receive()
-      if line then
-        finished(self, worker, json.decode(line))
-      elseif ended then
-        local chain, how = worker.chain, end_worker(self, worker, true)
-        if chain then fail(self, chain, "its process " .. how) end
-        return -- the table of descriptors has changed under the loop
-      end
-    elseif worker.chain and now - worker.began > (self.options.limit_s or LIMIT_S) then
-      local chain = worker.chain
-      end_worker(self, worker, true)
-      fail(self, chain, ("it took longer than %g s"):format(self.options.limit_s or LIMIT_S))
-      return
+    local readable = revents and (revents.IN or revents.HUP or revents.ERR)
+    local why = readable and hear(self, worker) or hopeless(self, worker, now)
+    if why then
+      give_up(self, worker, why)
+      return -- the table of descriptors has changed under the loop
     end
   end
   self.progress:tick()
@@ -194,6 +217,7 @@ local function loop(self)
 end
 
 local function guarded(self)
+  self.folder = assert(stdlib.mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/kvroute-run-XXXXXX"))
   local before = signal.signal(signal.SIGINT, function() self.interrupted = true end)
   local before_term = signal.signal(signal.SIGTERM, function() self.interrupted = true end)
   local pipe = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -204,6 +228,7 @@ local function guarded(self)
       io.stderr:write("a process that had run its cells ", how, "\n")
     end
   end
+  os.execute(("rm -rf '%s'"):format(self.folder:gsub("'", "'\\''")))
   signal.signal(signal.SIGINT, before)
   signal.signal(signal.SIGTERM, before_term)
   signal.signal(signal.SIGPIPE, pipe)

@@ -9,7 +9,7 @@ local trace = require("kvroute.trace")
 
 local M = {}
 
-local SLICE_EVENTS = 200000 -- between two looks at records and rows
+local SLICE_EVENTS = 20000 -- between two looks at records and rows
 
 local kinds = { sessions = 0, keys = 1, trace = 2 }
 local arrivals = { closed = 0, rate = 1, times = 2, bootstrap = 3 }
@@ -143,9 +143,10 @@ local function see_records(sim, see, first)
   return first
 end
 
-local function run(sim, see, rows)
+local function run(sim, see, rows, alive)
   local C, first, more = ffi.simulator(), 0, 1
   while more ~= 0 do
+    alive()
     more = C.kvr_sim_run(sim, -1ULL, SLICE_EVENTS)
     first = see_records(sim, see, first)
     if rows then write_rows(sim, rows) end
@@ -174,8 +175,9 @@ local function replicas(sim, count)
 end
 
 ---@param job {spec: table, texts: table<string, string>, rows: string?}
+---@param alive (fun())? to be called at least every few seconds
 ---@return table
-function M.run(job)
+function M.run(job, alive)
   local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
   local kept = {} -- arrays that the options point to
   local options = M.options(job.spec, kept)
@@ -190,7 +192,7 @@ function M.run(job)
   if job.spec.workload.trace then trace.fill(C.kvr_sim_workload(sim), job.spec.workload.trace) end
   load_scripts(sim, job)
   local file = job.rows and assert(io.open(job.rows .. ".tmp", "wb"))
-  run(sim, see, file)
+  run(sim, see, file, alive or function() end)
   if file then
     assert(file:close())
     assert(os.rename(job.rows .. ".tmp", job.rows))

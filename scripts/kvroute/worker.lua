@@ -1,5 +1,6 @@
 -- The loop of a process that runs cells: a job a line comes in, a line with its result or its error
--- goes out at descriptor 3. It lives until its input ends.
+-- goes out at descriptor 3, and before it now and then one that says that it is alive. It lives
+-- until its input ends.
 local unistd = require("posix.unistd")
 local json = require("kvroute.json")
 
@@ -16,15 +17,24 @@ local function send(answer)
   end
 end
 
+local second -- in which it was last said
+local function alive()
+  local now = os.time()
+  if now == second then return end
+  second = now
+  send({ alive = true })
+end
+
 local function explain(why)
   if type(why) == "table" then return why end
   return debug.traceback(tostring(why), 2)
 end
 
----@param run fun(job: table): table  raises: error({ reason = ... }) for what is no bug
+---@param run fun(job: table, alive: fun()): table  calls `alive` now and then; raises
+---  error({ reason = ... }) for what is no bug
 function M.serve(run)
   for line in io.stdin:lines() do
-    local ok, result = xpcall(function() return run(json.decode(line)) end, explain)
+    local ok, result = xpcall(function() return run(json.decode(line), alive) end, explain)
     if ok then
       send({ result = result })
     else

@@ -73,8 +73,8 @@ describe("experiments/hello.lua", function()
     local kept, tries = 0, 0
     os.execute("mkdir '" .. folder .. "/cells'")
     while kept < 3 and tries < 30 do
-      os.execute(("timeout -s KILL 0.4 '%s' run experiments/hello.lua -j 1 --out '%s' >'%s' 2>&1")
-        :format(lab.binary, folder .. "/cells", folder .. "/killed"))
+      os.execute(("TMPDIR='%s' timeout -s KILL 0.4 '%s' run experiments/hello.lua -j 1 --out '%s' "
+        .. ">'%s' 2>&1"):format(folder, lab.binary, folder .. "/cells", folder .. "/killed"))
       kept, tries = 0, tries + 1
       for name in pairs(lab.files(folder .. "/cells")) do
         if name:find("^%x%x/.*%.json$") then kept = kept + 1 end

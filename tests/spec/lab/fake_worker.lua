@@ -11,12 +11,15 @@ local function sleep(ms)
   time.nanosleep({ tv_sec = math.floor(ms / 1000), tv_nsec = ms % 1000 * 1e6 })
 end
 
-worker.serve(function(job)
+worker.serve(function(job, alive)
   local spec = job.spec
   local file = assert(io.open(log, "a"))
   file:write(spec.name, "\n")
   file:close()
-  sleep(spec.ms or 0)
+  for _ = 1, spec.steps or 1 do
+    alive()
+    sleep(spec.ms or 0)
+  end
   if spec.act == "refuse" then error({ reason = "no such thing" }) end
   if spec.act == "raise" then error("a bug") end
   if spec.act == "die" then

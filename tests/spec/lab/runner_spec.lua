@@ -116,6 +116,16 @@ describe("runner", function()
     assert.equal("slow", ran.failures[1].cell.spec.name)
   end)
 
+  it("gives up a cell of which nothing is heard, but none that says it is alive", function()
+    local ran = run({ { cell("silent", { ms = 60000 }) },
+      { cell("slow", { ms = 100, steps = 35, value = 3 }) } }, { silent_s = 2.5 })
+    assert.equal(1, ran.ran)
+    assert.equal(6, ran.records[cell("slow").key].result.doubled)
+    assert.equal("nothing was heard of it for 2.5 s; does a script never end?",
+      ran.failures[1].reason)
+    assert.equal("silent", ran.failures[1].cell.spec.name)
+  end)
+
   it("tells of a worker that cannot be started", function()
     local ran = run({ { cell("a") } }, { argv = { folder .. "/none" } })
     assert.equal("its process exited with 127: cannot run " .. folder .. "/none",
@@ -186,6 +196,7 @@ describe("runner", function()
       local null = require("posix.fcntl").open("/dev/null", 1)
       unistd.dup2(null, 1)
       unistd.dup2(null, 2)
+      stdlib.setenv("TMPDIR", folder)
       unistd.execp("luajit", { [0] = "luajit", "tests/spec/lab/fake_run.lua", folder .. "/cells",
         log, tostring(cells), tostring(ms), tostring(jobs) })
       unistd._exit(127)
