@@ -45,7 +45,8 @@ local function of_router(row, spec)
   local away = spec.fleet.network_ms or 0
   local measure, at = spec.measure, row.started_ms - away
   return {
-    at_ms = at, end_ms = known(row.total_ms) and at + row.total_ms + 2 * away, turn = known(row.turn),
+    at_ms = at, end_ms = known(row.total_ms) and at + row.total_ms + 2 * away,
+    turn = known(row.turn),
     success = row.outcome == "success", failed = row.outcome == "failed",
     dropped = row.outcome == "dropped",
     ttft_ms = known(row.ttft_ms) and row.ttft_ms + 2 * away,
