@@ -36,7 +36,7 @@ static inline char *kvr_put_uint(char *at, uint64_t value)
 static inline char *kvr_put_three(char *at, uint32_t value)
 {
     *at = (char)('0' + value / 100);
-    memcpy(at + 1, kvr_digit_pairs + value % 100 * 2, 2);
+    memcpy(at + 1, kvr_digit_pairs + (size_t)(value % 100) * 2, 2);
     return at + 3;
 }
 

@@ -9,7 +9,7 @@
 
 #include "outbox.h"
 
-#define KVR_READ_BUFFER_BYTES (64 * 1024)
+#define KVR_READ_BUFFER_BYTES ((size_t)64 * 1024)
 
 struct kvr_loop {
     uv_loop_t *uv;
