@@ -62,12 +62,12 @@ end
 local function rows_of(series)
   local rows, marked = {}, {}
   for i, point in ipairs(series.points) do
-    rows[#rows + 1] = point.y and { point.x, point.y, point.low or point.y, point.high or point.y }
-      or false
+    local low, high = point.low or point.y, point.high or point.y
+    rows[#rows + 1] = point.y and { point.x, point.y, low, high } or false
     if series.step and point.y then
       local following = series.points[i + 1]
       local x = following and following.x or point.x + (series.step_width or 0)
-      rows[#rows + 1] = { x, point.y, point.y, point.y }
+      rows[#rows + 1] = { x, point.y, low, high }
     end
     if point.marked and point.y then marked[#marked + 1] = { point.x, point.y } end
   end

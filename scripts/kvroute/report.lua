@@ -149,8 +149,8 @@ local function ignored(results)
   return #parts > 0 and "flags that exclude nothing here: " .. table.concat(parts, ", ") or nil
 end
 
----What the figures come from: seeds, profile, texts of scripts. Not the program: its build is in the
----JSON and CSV, and a table stays as it is when a comment in C changes.
+---What the figures come from: seeds, profile, texts of scripts. Not the program: its build is in
+---the JSON and CSV, and a table stays as it is when a comment in C changes.
 ---@param results kvr.Results
 ---@return string[]
 function M.notes(results)

@@ -63,6 +63,7 @@ local function asked(ask)
     local options = ask and ask(at) or {}
     if not options.rate and not options.users then options.users = M.USERS end
     if not options.sessions and not options.working_set then options.working_set = 1 end
+    options.skew = options.skew or 0 -- said, so that equal points are equal cells
     return workload.kvroute(options)
   end
 end
@@ -80,7 +81,52 @@ function M.experiment(definition)
   return experiment.new(out)
 end
 
+-- ---- an axis of load, in both loops ----
+
+-- "c32": 32 users in a closed loop; "a6": 6 arrivals a second in an open one.
+
+---@param at {load: string}
+---@return number
+function M.load_number(at)
+  return tonumber(at.load:sub(2))
+end
+
+---@return kvr.SessionsWorkload
+function M.asked_at_load(at)
+  local number = M.load_number(at)
+  if at.load:sub(1, 1) == "c" then return { users = number } end
+  return { rate = number }
+end
+
+---@return kvr.Measure
+function M.measure_at_load(at)
+  return at.load:sub(1, 1) == "c" and M.closed or M.open
+end
+
+M.load_axes = {
+  closed = { label = "users", log2 = true, min = 1, max = 256,
+    ticks = { 1, 4, 8, 16, 32, 64, 128, 256 } },
+  open = { label = "requests a second", min = 2, max = 20 },
+}
+
+---Gives series colours of their own where a figure shows variants of one policy.
+---@param figure {series: kvr.FigureSeries[]}
+---@param colours table<string, string> by name of the series
+function M.paint(figure, colours)
+  for _, series in ipairs(figure.series) do series.colour = colours[series.name] end
+end
+
 -- ---- tables ----
+
+---What each repetition of a pool has under `read`.
+---@param pool kvr.Pool
+---@param read fun(result: table): number
+---@return number[]
+function M.values(pool, read)
+  local out = {}
+  for i, result in ipairs(pool.results) do out[i] = read(result) end
+  return out
+end
 
 ---A matrix a metric, of all places and policies.
 ---@param found kvr.Results
@@ -90,6 +136,11 @@ function M.matrices(found, metrics)
   local out = {}
   for i, name in ipairs(metrics) do out[i] = report.text(found, { matrix = name }) end
   return table.concat(out, "\n")
+end
+
+local function margin(versus)
+  if versus.separated then return versus.text end
+  return math.abs(versus.percent) < math.huge and ("(%+.0f %%)"):format(versus.percent)
 end
 
 ---How policies stand against others at each place: pairs of { policy, baseline }.
@@ -109,9 +160,7 @@ function M.margins(found, pairs_of, name)
       local ours, theirs = by_policy[pair[1]], by_policy[pair[2]]
       row[i + 1] = false
       if ours and theirs then
-        local versus = ours:against(theirs, name or "goodput")
-        row[i + 1] = versus.separated and versus.text
-          or ("(%+.0f %%)"):format(versus.percent)
+        row[i + 1] = margin(ours:against(theirs, name or "goodput"))
       end
     end
     rows[#rows + 1] = row
