@@ -39,13 +39,21 @@ function M.new(plan)
   return self
 end
 
+---Requests that were sent then, and how many of them were good.
+---@param sent_s number since the start
+---@param sent integer
+---@param good integer
+function Recovery:add(sent_s, sent, good)
+  if sent_s < self.plan.warmup_s then return end
+  local i = math.min(math.floor((sent_s - self.plan.fault_s) / self.plan.bucket_s), self.last)
+  self.sent[i] = self.sent[i] + sent
+  self.good[i] = self.good[i] + good
+end
+
 ---@param sent_s number since the start
 ---@param good boolean
 function Recovery:see(sent_s, good)
-  if sent_s < self.plan.warmup_s then return end
-  local i = math.min(math.floor((sent_s - self.plan.fault_s) / self.plan.bucket_s), self.last)
-  self.sent[i] = self.sent[i] + 1
-  if good then self.good[i] = self.good[i] + 1 end
+  self:add(sent_s, 1, good and 1 or 0)
 end
 
 ---@class kvr.RecoveryCurve
