@@ -29,8 +29,9 @@ local faults = {
 local function curve_by(of)
   return function(result)
     local curve = recovery.new(of)
-    for i, bucket in ipairs(result.collected.recovery.buckets) do
-      curve:add((i - 1) * plan.bucket_s, bucket.sent, bucket.good)
+    local seen = result.collected.recovery
+    for i, sent in ipairs(seen.sent) do
+      curve:add((i - 1) * plan.bucket_s, sent, seen.good[i])
     end
     return curve:finish()
   end
@@ -38,16 +39,15 @@ end
 
 -- The busiest replica's share of what was sent from one time to another, seconds from the fault.
 local function busiest(result, from_s, to_s)
-  local by, all = {}, 0
-  for i, bucket in ipairs(result.collected.recovery.buckets) do
-    local at = (i - 1) * plan.bucket_s - FAULT_S
-    if at >= from_s and at < to_s then
-      for replica, count in ipairs(bucket.by) do by[replica] = (by[replica] or 0) + count end
-      all = all + bucket.sent
+  local most, all = 0, 0
+  for _, counts in ipairs(result.collected.recovery.by) do
+    local own = 0
+    for i, count in ipairs(counts) do
+      local at = (i - 1) * plan.bucket_s - FAULT_S
+      if at >= from_s and at < to_s then own = own + count end
     end
+    most, all = math.max(most, own), all + own
   end
-  local most = 0
-  for _, count in ipairs(by) do most = math.max(most, count) end
   return all > 0 and most / all or 0 / 0
 end
 

@@ -33,7 +33,16 @@ end
 
 local encode
 
+-- Plain items stand in one line.
+local function is_plain(value)
+  for _, item in ipairs(value) do
+    if type(item) == "table" then return false end
+  end
+  return true
+end
+
 local function encode_list(value, out, indent)
+  if indent and is_plain(value) then indent = nil end
   local inner = indent and indent .. "  "
   for key in pairs(value) do
     if type(key) ~= "number" then

@@ -25,9 +25,9 @@ describe("json", function()
     assert.is_nil(json.encode(odd):find("[%c]"))
   end)
 
-  it("is read line by line when it is pretty", function()
-    assert.equal('{\n  "a": [\n    1,\n    2\n  ],\n  "b": {}\n}',
-      json.encode({ a = { 1, 2 }, b = {} }, true))
+  it("is read line by line when it is pretty, but for lists of plain items", function()
+    assert.equal('{\n  "a": [1,2],\n  "b": {},\n  "c": [\n    {\n      "d": 1\n    }\n  ]\n}',
+      json.encode({ a = { 1, 2 }, b = {}, c = { { d = 1 } } }, true))
     assert.same({ a = { 1, 2 } }, json.decode(json.encode({ a = { 1, 2 } }, true)))
   end)
 
