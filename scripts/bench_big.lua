@@ -3,6 +3,7 @@
 package.path = "scripts/?.lua;" .. package.path
 local cjson = require("cjson")
 local bench = require("kvroute.bench")
+local paced = require("kvroute.paced")
 local peers = require("kvroute.peers")
 
 local BYTES = 220000
@@ -38,8 +39,8 @@ bench.run(function()
   bench.figure("big", "cpu_us", cost, "us")
 
   local function client(to)
-    local process = bench.start(1, { bench.build .. "/bench_client", tostring(to), "--rate",
-      ("%.0f"):format(best / 2), "--seconds", "3", "--bytes", tostring(BYTES), "--bodies", "64" })
+    local process = bench.start(1, paced.argv(bench.build .. "/kvroute", "http://127.0.0.1:" .. to,
+      { rate = math.floor(best / 2), seconds = 3, bytes = BYTES, prompts = 64 }))
     local _, out = bench.finish(process)
     return cjson.decode(out)
   end
@@ -49,7 +50,7 @@ bench.run(function()
       local measured = client(to)
       assert(measured.failed == 0, "requests failed")
       for _, quantile in ipairs { "p50", "p99" } do
-        local ms = measured["latency_" .. quantile .. "_us"] / 1000
+        local ms = measured[quantile .. "_e2el_ms"]
         best_ms[way][quantile] = math.min(best_ms[way][quantile] or math.huge, ms)
       end
     end

@@ -6,10 +6,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "check.h"
 #include "command.h"
+#include "descriptors.h"
 #include "memory.h"
 #include "signals.h"
 
@@ -123,16 +123,6 @@ static void announce(const struct host *host)
     fflush(stdout);
 }
 
-/* Thousands of streams need as many descriptors. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static void tear_down(struct host *host)
 {
     for (uint32_t i = 0; i < host->servers_len; i++) {
@@ -154,7 +144,7 @@ int kvr_replica_host_run(const struct kvr_replica_host_options *options)
         fprintf(stderr, "kvroute: %s\n", error.text);
         return KVR_EXIT_FAILED;
     }
-    raise_descriptor_limit();
+    kvr_descriptors_raise();
     KVR_CHECK(uv_loop_init(&host.uv) == 0);
     kvr_loop_init(&host.loop, &host.uv);
     signal(SIGPIPE, SIG_IGN);

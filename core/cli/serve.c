@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "admin.h"
 #include "check.h"
 #include "command.h"
 #include "config.h"
+#include "descriptors.h"
 #include "ingress.h"
 #include "log.h"
 #include "memory.h"
@@ -124,22 +124,6 @@ static void say_where(const struct server *server)
     fflush(stdout);
 }
 
-/* A stream needs two descriptors, and thousands of streams as many. Returns how many there may be.
- */
-static uint32_t raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 0;
-    if (limit.rlim_cur < limit.rlim_max) {
-        rlim_t before = limit.rlim_cur;
-        limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-            limit.rlim_cur = before;
-    }
-    return limit.rlim_cur < UINT32_MAX ? (uint32_t)limit.rlim_cur : 0;
-}
-
 static int run(const struct kvr_config *config)
 {
     struct server *server = kvr_alloc_zero(1, sizeof *server);
@@ -149,7 +133,7 @@ static int run(const struct kvr_config *config)
     struct kvr_ingress_options options;
     if (kvr_serve_options(&options, config, &error))
         return fail(&error);
-    options.listener.descriptors_max = raise_descriptor_limit();
+    options.listener.descriptors_max = kvr_descriptors_raise();
     server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
     kvr_ingress_init(&server->ingress, &server->loop, &options);
     size_t heap = (size_t)(kvr_config_number(config, "scripts.memory_mb") * (1 << 20));

@@ -3,6 +3,7 @@
 local cjson = require("cjson")
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
+local paced = require("kvroute.paced")
 local process = require("e2e.support.process")
 
 local M = {}
@@ -37,10 +38,8 @@ end
 ---Begins to send chat requests to the fleet.
 ---@param options table rate (a second), seconds, bytes (of a prompt)
 function M.start(fleet, options)
-  local port = fleet.address:match(":(%d+)$")
-  local argv = { Fleet.build .. "/bench_client", port, "--rate", tostring(options.rate),
-    "--seconds", tostring(options.seconds), "--bytes", tostring(options.bytes or 2000),
-    "--bodies", "64" }
+  local argv = paced.argv(Fleet.binary, "http://" .. fleet.address, { rate = options.rate,
+    seconds = options.seconds, bytes = options.bytes or 2000, prompts = 64 })
   return setmetatable({ process = process.start(argv, outputs(fleet.folder, "client")) }, Load)
 end
 
@@ -49,12 +48,17 @@ function Load:running()
 end
 
 ---Waits for its end.
----@return table result sent, answered, failed, latency_p50_us, latency_p99_us
+---@return table result sent, answered, failed, late_p99_us, latency_p50_us, latency_p99_us
 function Load:finish(seconds)
   loop.wait(function() return not self:running() end, seconds or 60, "the load to end")
   local out = self.process:stdout()
   assert(out ~= "", "the client said nothing: " .. self.process:stderr())
-  return cjson.decode(out)
+  local report = cjson.decode(out)
+  return {
+    sent = report.sent, answered = report.completed, failed = report.failed,
+    late_p99_us = report.lateness.p99_ms * 1000, latency_p50_us = report.p50_e2el_ms * 1000,
+    latency_p99_us = report.p99_e2el_ms * 1000,
+  }
 end
 
 return M
