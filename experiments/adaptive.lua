@@ -26,8 +26,8 @@ end
 return study.experiment {
   name = "adaptive",
   question = "does a router that changes its policy with what it sees win?",
-  axes = { { "load", "c16", "c32", "c64", "c80", "c96", "c128", "c192", "a6", "a8", "a10", "a12",
-    "a14", "a16", "a20" } },
+  axes = study.loads { "c16", "c32", "c64", "c80", "c96", "c128", "c192", "a6", "a8", "a10", "a12",
+    "a14", "a16", "a20" },
   ask = study.asked_at_load,
   measure = study.measure_at_load,
   policies = policies,

@@ -8,6 +8,8 @@
 local lab = require("kvroute")
 local study = require("kvroute.study")
 
+local set = lab.settings { working_sets = study.working_sets }
+
 local indexes = {
   ["57 s and cap"] = { index_ttl_ms = 57000, index_nodes = 16311 },
   ["20 s and cap"] = { index_ttl_ms = 20000, index_nodes = 16311 },
@@ -34,7 +36,7 @@ end
 return study.experiment {
   name = "belief",
   question = "what do the limits of the index buy?",
-  axes = { { "working_set", unpack(study.working_sets) }, { "index", unpack(names) } },
+  axes = { { "working_set", unpack(set.working_sets) }, { "index", unpack(names) } },
   ask = function(at) return { working_set = at.working_set } end,
   router = function(at) return indexes[at.index] end,
   policies = { "prefix_affinity" },

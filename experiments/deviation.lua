@@ -83,7 +83,7 @@ end
 return study.experiment {
   name = "deviation",
   question = "how far is the emulated fleet from the measured one?",
-  axes = study.grid,
+  axes = study.grid(),
   ask = function(at) return { working_set = at.working_set, skew = at.skew } end,
   policies = policies,
   report = function(found) return goodput(found) .. "\n" .. hit_rate(found) end,

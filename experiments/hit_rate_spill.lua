@@ -27,7 +27,7 @@ end
 return study.experiment {
   name = "hit_rate_spill",
   question = "should a replica whose cache forgets be declined?",
-  axes = study.grid,
+  axes = study.grid(),
   ask = function(at) return { working_set = at.working_set, skew = at.skew } end,
   policies = policies,
   seeds = 5,

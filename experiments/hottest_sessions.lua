@@ -35,9 +35,11 @@ local function bars(found)
   for i, policy in ipairs(found:policies()) do
     series[i] = { name = policy, values = {} }
     for j, skew in ipairs(study.skews) do
-      local values = study.values(found:find(policy, { working_set = 1, skew = skew }), replicas)
+      local pool = found:find(policy, { working_set = 1, skew = skew })
+      local values = pool and study.values(pool, replicas) or {}
       local least, most = lab.stats.range(values)
-      series[i].values[j] = { y = lab.stats.median(values), low = least, high = most }
+      series[i].values[j] = pool and { y = lab.stats.median(values), low = least, high = most }
+        or false
       groups[j] = tostring(skew)
     end
   end
@@ -49,7 +51,7 @@ end
 return study.experiment {
   name = "hottest_sessions",
   question = "do the hottest conversations end up on more than one replica?",
-  axes = study.grid,
+  axes = study.grid(),
   ask = function(at) return { working_set = at.working_set, skew = at.skew } end,
   policies = policies,
   collect = { "experiments/collect/hottest.lua" },

@@ -23,8 +23,8 @@ end
 return study.experiment {
   name = "load_axis",
   question = "how does each policy carry more load?",
-  axes = { { "load", "c1", "c4", "c8", "c16", "c32", "c64", "c128", "c256",
-    "a2", "a4", "a6", "a8", "a10", "a12", "a14", "a16", "a20" } },
+  axes = study.loads { "c1", "c4", "c8", "c16", "c32", "c64", "c128", "c256",
+    "a2", "a4", "a6", "a8", "a10", "a12", "a14", "a16", "a20" },
   ask = study.asked_at_load,
   measure = study.measure_at_load,
   policies = policies,

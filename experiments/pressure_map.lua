@@ -52,7 +52,7 @@ end
 return study.experiment {
   name = "pressure_map",
   question = "where does cache-aware routing pay?",
-  axes = study.grid,
+  axes = study.grid(),
   ask = function(at) return { working_set = at.working_set, skew = at.skew } end,
   policies = policies,
   report = report,

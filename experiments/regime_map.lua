@@ -40,7 +40,7 @@ end
 return study.experiment {
   name = "regime_map",
   question = "which policy wins where?",
-  axes = study.grid,
+  axes = study.grid(),
   ask = function(at) return { working_set = at.working_set, skew = at.skew } end,
   report = function(found)
     return ranks(found, FOUR, "goodput/s, the seed's four policies") .. "\n"

@@ -67,7 +67,7 @@ end
 return study.experiment {
   name = "spill_signal",
   question = "what should the spill rule compare a replica's load with?",
-  axes = { { "load", "c8", "c16", "c32", "c64", "a2", "a4", "a6", "a7", "a8", "a10" } },
+  axes = study.loads { "c8", "c16", "c32", "c64", "a2", "a4", "a6", "a7", "a8", "a10" },
   ask = study.asked_at_load,
   measure = study.measure_at_load,
   policies = policies,

@@ -1,8 +1,8 @@
 -- Question  Can one throttled card turn round when balancing the load pays?
 -- Method    The first headline of the seed, withdrawn there: on six cards, one of them throttled,
 --           least outstanding lost to round robin. Independent prompts of 2,048 bytes, as then,
---           near the fleet's limit (2.33 requests a second a card, evenly spaced), on six cards whose
---           fourth is slower by a factor, and on five alike; then the study's conversations.
+--           near the fleet's limit (2.33 requests a second a card, evenly spaced), on six cards
+--           whose fourth is slower by a factor, and on five alike; then the study's conversations.
 -- Seed      1 to 9
 -- Run       kvroute run experiments/throttled_card.lua --results experiments/results/throttled_card
 -- Takes     15 seconds on two cores

@@ -109,13 +109,16 @@ local function key_series(panels)
 end
 
 ---Lines over a quantity, with a band from the least to the most of the repetitions, in panels
----beside each other.
+---beside each other. Panels without a series are left out.
 ---@param base string
 ---@param figure {title: string, note: string?, panels: kvr.FigurePanel[]?} or the fields of its one
 ---  panel
 function M.lines(base, figure)
-  local panels = figure.panels or { { x = figure.x, y = figure.y, series = figure.series,
-    lines = figure.lines } }
+  local panels = {}
+  for _, panel in ipairs(figure.panels or { figure }) do
+    if #panel.series > 0 then panels[#panels + 1] = panel end
+  end
+  if #panels == 0 then return end
   local list = key_series(panels)
   local key = parts.key_width(parts.labels_of(list))
   local plot = parts.start(figure, #panels * 476 + key + (#panels == 1 and 160 or 0), 440)

@@ -6,9 +6,10 @@ local M = {}
 
 local quote, number = gnuplot.quote, gnuplot.number
 
+-- A tick at the very end of a logarithmic axis falls outside by rounding, so that ends a bit later.
 local function range(axis)
-  return ("[%s:%s]"):format(axis.min and number(axis.min) or "*", axis.max and number(axis.max)
-    or "*")
+  local max = axis.max and axis.log2 and axis.max * 1.03 or axis.max
+  return ("[%s:%s]"):format(axis.min and number(axis.min) or "*", max and number(max) or "*")
 end
 
 -- Room above the highest point, where the axis says nothing else.
@@ -107,7 +108,7 @@ end
 -- A picture with room for the note below.
 function M.start(figure, width, height)
   local foot = figure.note and 18 or 0
-  local plot = gnuplot.new(width, height + foot)
+  local plot = gnuplot.new(math.max(width, #figure.title * 9 + 30), height + foot)
   plot.foot = foot
   return plot
 end

@@ -11,6 +11,7 @@ local experiment = require("kvroute.experiment")
 local fleet = require("kvroute.fleet")
 local report = require("kvroute.report")
 local router = require("kvroute.router")
+local settings = require("kvroute.settings")
 local tables = require("kvroute.table")
 local workload = require("kvroute.workload")
 
@@ -22,7 +23,6 @@ M.SEEDS = 9
 
 M.working_sets = { 0.25, 1, 3, 8 }
 M.skews = { 0, 1, 1.4 }
-M.grid = { { "working_set", unpack(M.working_sets) }, { "skew", unpack(M.skews) } }
 M.grid_axes = {
   x = { axis = "skew", label = "skew of popularity (Zipf exponent)" },
   y = { axis = "working_set", label = "working set / KV cache of the fleet" },
@@ -68,6 +68,13 @@ local function asked(ask)
   end
 end
 
+---The axes of the pressure grid; --set working_sets=1,3 and --set skews=0 take a part of it.
+---@return any[][]
+function M.grid()
+  local set = settings.declare { working_sets = M.working_sets, skews = M.skews }
+  return { { "working_set", unpack(set.working_sets) }, { "skew", unpack(set.skews) } }
+end
+
 ---An experiment of the study: what `definition` does not say is as in the frozen comparison.
 ---@param definition kvr.StudyDefinition
 ---@return kvr.Experiment
@@ -84,6 +91,12 @@ end
 -- ---- an axis of load, in both loops ----
 
 -- "c32": 32 users in a closed loop; "a6": 6 arrivals a second in an open one.
+
+---@param loads string[] --set loads=a6,a8 takes others
+---@return any[][]
+function M.loads(loads)
+  return { { "load", unpack(settings.declare({ loads = loads }).loads) } }
+end
 
 ---@param at {load: string}
 ---@return number
