@@ -1,8 +1,8 @@
 -- Emulated engines behind sockets: what a token costs the process that serves it, sockets and all.
 -- Five replicas of h100-8b-bf16 with 512 sequences each, in one process on core 0, serve 2,000
--- streams at the engines' own pace; the clients have core 1.
+-- streams at the engines' own pace. Their client has core 1 and reads in rounds (bench_streams), so
+-- that the cost of waking it for each token is not on the server's bill.
 package.path = "scripts/?.lua;" .. package.path
-local cjson = require("cjson")
 local bench = require("kvroute.bench")
 
 local REPLICAS, STREAMS, TOKENS = 5, 400, 400 -- streams of each replica, tokens of each
@@ -25,18 +25,11 @@ local function start_fleet()
   return fleet, ports
 end
 
--- Streams of a prompt each, one after another on each connection.
 local function start_clients(ports)
-  local body = cjson.encode({ model = "h100-8b-bf16", max_tokens = TOKENS, stream = true,
-    messages = { { role = "user", content = bench.text(1200, 1) } } })
-  local script = bench.write("streams.lua", ("wrk.method = 'POST'\nwrk.body = %q\n"
-    .. "wrk.headers['Content-Type'] = 'application/json'\n"):format(body))
-  local clients = {}
-  for i, port in ipairs(ports) do
-    clients[i] = bench.start(1, { "wrk", "-t1", "-c" .. STREAMS, "-d300s", "--timeout", "300s",
-      "-s", script, ("http://127.0.0.1:%d/v1/chat/completions"):format(port) })
-  end
-  return clients
+  local argv = { bench.build .. "/bench_streams", "--streams", tostring(STREAMS), "--tokens",
+    tostring(TOKENS) }
+  for _, port in ipairs(ports) do argv[#argv + 1] = tostring(port) end
+  return bench.start(1, argv)
 end
 
 local function metrics(port)
@@ -61,7 +54,7 @@ bench.run(function()
   local fleet, ports = start_fleet()
   local clients = start_clients(ports)
   local function events() return total(ports, "kvroute_emulator_events_total") end
-  local pids = { fleet, unpack(clients) }
+  local pids = { fleet, clients }
   repeat bench.sleep(0.5) until
     total(ports, "vllm:num_requests_running") >= REPLICAS * STREAMS * 0.99
   bench.sleep(5) -- in step no longer
