@@ -77,14 +77,11 @@ static int read_times(const char *path, struct kvr_buffer *times, struct kvr_err
 static int apply_arrivals(const struct kvr_load_words *words, struct kvr_workload_options *options,
                           struct kvr_error *error)
 {
-    if (words->users && words->rate > 0)
-        return kvr_error_set(error, KVR_E_INVALID,
-                             "--users is the closed loop, --rate the open one: not both");
     if (words->rate > 0) {
         options->arrivals = KVR_ARRIVALS_RATE;
         options->rate = words->rate;
     }
-    if (words->times)
+    if (words->times && options->arrivals != KVR_ARRIVALS_BOOTSTRAP)
         options->arrivals = KVR_ARRIVALS_TIMES;
     if (options->rate > 0 && options->arrivals == KVR_ARRIVALS_CLOSED)
         return kvr_error_set(error, KVR_E_INVALID,
@@ -101,15 +98,33 @@ static int apply_arrivals(const struct kvr_load_words *words, struct kvr_workloa
     return 0;
 }
 
+/* What would be passed over in silence is refused. */
+static int check(const struct kvr_load_words *words, struct kvr_error *error)
+{
+    int loops = (words->users > 0) + (words->rate > 0) + (words->times != NULL) + words->closed;
+    if (loops > 1)
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "one of --users, --rate, --times and --closed, not several");
+    if (words->closed && !words->trace)
+        return kvr_error_set(error, KVR_E_INVALID, "--closed is for a --trace");
+    if (words->trace && (words->users || words->think_ms >= 0))
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "the sessions of a --trace are its users, and think as it says");
+    if (words->think_ms >= 0 && (words->rate > 0 || words->times))
+        return kvr_error_set(error, KVR_E_INVALID, "--think is for the closed loop of --users");
+    return 0;
+}
+
 static int apply(const struct kvr_load_words *words, struct kvr_workload_options *options,
                  struct kvr_error *error)
 {
+    int wrong = check(words, error);
+    if (wrong)
+        return wrong;
     kvr_workload_defaults(options);
     if (words->trace) {
         options->kind = KVR_WORKLOAD_LIST;
         options->arrivals = words->closed ? KVR_ARRIVALS_CLOSED : KVR_ARRIVALS_TIMES;
-    } else if (words->closed) {
-        return kvr_error_set(error, KVR_E_INVALID, "--closed is for a --trace");
     }
     for (uint32_t i = 0; i < words->settings.len; i++) {
         int code = kvr_load_set(options, words->settings.items[i], error);

@@ -658,6 +658,22 @@ http {
     assert.same(counts(sessions), counts(ours))
   end)
 
+  it("is asked what makes no sense: one line, and nothing is sent", function()
+    local replica = Replica.start({ script = stream })
+    for _, words in ipairs({
+      { "-u", "3", "-r", "4" }, { "--closed" }, { "-r", "3", "--think", "5" }, { "-s", "rate=3" },
+      { "-s", "nothing=1" }, { "-s", "users=many" }, { "--burstiness", "1" }, { "-g", "speed:3" },
+      { "--percentiles", "101" }, { "--header", "no colon" }, { "-d", "3", "--warmup", "3" },
+      { "--key-env", "KVR_NO_SUCH_VARIABLE" }, { "too", "many" },
+    }) do
+      local run = Driver.start(replica.url, words)
+      local _, _, status = run:finish()
+      assert.equal(2, status, table.concat(words, " "))
+      assert.truthy(run.process:stderr():find("^kvroute load: [^\n]+\nkvroute load %-%-help"))
+    end
+    assert.equal(0, replica:count())
+  end)
+
   it("has no address, no model, no file: one line, and a status", function()
     local replica = Replica.start()
     local run = Driver.start(replica.url, { "-n", "1", "--trace", "/no/such/file" })
