@@ -423,6 +423,50 @@ describe("the emulated replica", function()
     nagging:wait(5)
   end)
 
+  it("says that its queue is full as SGLang does, and counts waiting tokens", function()
+    start("--flavour", "sglang", "--max-num-seqs", "1", "--max-num-queued-tokens", "30")
+    local long = { prompt = ("x"):rep(80), max_tokens = 30000, stream = true }
+    local clients = {}
+    for i = 1, 2 do
+      clients[i] = http.connect(emulator.addresses[1])
+      clients[i]:begin({ path = "/v1/completions", body = long })
+      loop.wait(function()
+        return emulator:replicas()[1][i == 1 and "running" or "waiting"] == 1
+      end)
+    end
+    -- 20 tokens wait; 20 more are too many. A stream is told by a stream that ends at once.
+    local events = stream("/v1/completions", long)
+    assert.equal("abort", events[1].json.choices[1].finish_reason)
+    assert.equal("[DONE]", events[#events].data)
+    local whole = post("/v1/completions", { prompt = ("x"):rep(80), max_tokens = 3 })
+    assert.equal(503, whole.status)
+    clients[2]:close()
+    loop.wait(function() return emulator:replicas()[1].waiting == 0 end)
+    clients[1]:close()
+    assert.equal(200, post("/v1/completions", { prompt = ("x"):rep(80), max_tokens = 3 }).status)
+  end)
+
+  it("forgets its prefixes when told to, unless requests hold them", function()
+    start("--prompt-tokens-details", "zero")
+    local function cached()
+      return post("/v1/completions", { prompt = ("x"):rep(100), max_tokens = 2 })
+        :json().usage.prompt_tokens_details.cached_tokens
+    end
+    assert.equal(0, cached())
+    assert.equal(16, cached())
+    local busy = http.connect(emulator.addresses[1])
+    busy:begin({ path = "/v1/completions", body = { prompt = "y", max_tokens = 30000,
+      stream = true } })
+    busy:wait_body(1)
+    assert.equal(409, post("/reset_prefix_cache", "").status)
+    assert.equal(16, cached())
+    busy:close()
+    emulator:wait_idle(0.5)
+    assert.equal(200, post("/reset_prefix_cache", "").status)
+    assert.equal(0, cached())
+    assert.is_truthy(get("/version"):json().version:find("^%d+%.%d+"))
+  end)
+
   it("logs what reached it, byte for byte", function()
     start()
     local client = http.connect(emulator.addresses[1])
