@@ -120,7 +120,9 @@ function Watch:finish()
   self.process:finish(true)
   os.remove(self.path)
   out.command = self.command
-  if out.looks == 0 then out.why = "the command has failed" end
+  if out.looks == 0 then
+    out.why = out.failed > 0 and "the command has failed" or "no look has ended in time"
+  end
   return out
 end
 
