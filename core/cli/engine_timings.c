@@ -88,6 +88,7 @@ static int time_length(struct kvr_probe *probe, uint32_t tokens, struct kvr_prob
     double ms[REPEATS_MAX];
     uint32_t repeats = probe->options->repeats;
     int code = KVR_OK;
+    KVR_CHECK(repeats > 0 && repeats <= REPEATS_MAX);
     for (uint32_t i = 0; i < repeats; i++)
         kvr_probe_call_init(probe, &calls[i], tokens, 1);
     for (int again = 0; code == 0 && again < 2; again++) {
