@@ -5,6 +5,7 @@
 -- Without a command of the user's, nvidia-smi is asked for processes on the graphics cards, where
 -- there is one. Our own engines are among them, so their process numbers must be known; whatever
 -- descends from them is ours.
+local signal = require("posix.signal")
 local stdlib = require("posix.stdlib")
 local unistd = require("posix.unistd")
 local process = require("kvroute.process")
@@ -84,7 +85,7 @@ function M.start(options)
   fd, self.path = stdlib.mkstemp((os.getenv("TMPDIR") or "/tmp") .. "/kvroute-XXXXXX")
   assert(fd, self.path)
   unistd.close(fd)
-  self.process = process.start({ "sh", "-c", LOOK, "sh", self.command,
+  self.process = process.start({ "setsid", "sh", "-c", LOOK, "sh", self.command,
     tostring(options.every_s or M.EVERY_S), self.path })
   return self
 end
@@ -117,6 +118,8 @@ function Watch:finish()
     return { state = "not looked for", why = self.why, looks = 0, failed = 0, found = {} }
   end
   local out = M.read(store.read_file(self.path) or "", self.own)
+  -- The command, too, if it is still looking: all of its session.
+  signal.kill(-self.process.pid, signal.SIGKILL)
   self.process:finish(true)
   os.remove(self.path)
   out.command = self.command

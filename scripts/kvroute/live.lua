@@ -247,6 +247,7 @@ local function result_of(counts, report, spec)
   out.busiest_share = ratio(most, all)
   out.quietest_share = ratio(members < replicas and 0 or least, all)
   out.imbalance = ratio(most * replicas, all)
+  out.placement = counts.replicas
   out.workload, out.backlog = report.workload, backlog(counts)
   out.profile = spec.fleet.profile
   return out

@@ -43,6 +43,9 @@ describe("evidence of a live cell", function()
     assert.equal("not looked for", found.contamination.state)
     assert.truthy(found.contamination.why:find("no command was given", 1, true))
     assert.is_false(flagged(result, "unclean"))
+    local placed = 0
+    for _, requests in pairs(result.placement) do placed = placed + requests end
+    assert.equal(result.requests, placed)
     -- The driver's rows give the same figures.
     local pipe = assert(io.popen(("%s rescore %s"):format(lab.binary, cells)))
     local said = pipe:read("*a")
