@@ -9,13 +9,12 @@
 local lab = require("kvroute")
 local study = require("kvroute.study")
 
-local MEAN_3 = { "load_mean", params = { factor = 3 } }
-local ADAPTIVE, PREFIX = "adaptive", "prefix_affinity /load_mean 3"
+local ADAPTIVE, PREFIX = "adaptive", study.mean_3.label
 
 local policies = {
   "session_affinity",
-  { "prefix_affinity", spill = MEAN_3, label = PREFIX },
-  { "experiments/policies/adaptive.lua", spill = MEAN_3, label = ADAPTIVE },
+  study.mean_3,
+  { "experiments/policies/adaptive.lua", spill = study.mean_3.spill, label = ADAPTIVE },
 }
 
 local function panel(found, loop, x)

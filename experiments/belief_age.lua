@@ -8,8 +8,7 @@
 local lab = require("kvroute")
 local study = require("kvroute.study")
 
-local labels = { "first", "< 1 s", "1-2 s", "2-5 s", "5-10 s", "10-30 s", "30-60 s", "60-120 s",
-  ">= 120 s" }
+local labels = { "first", "< 1", "1-2", "2-5", "5-10", "10-30", "30-60", "60-120", "> 120" }
 -- Shares that were measured on the real fleet, in percent.
 local measured = { 98.5, 98.9, 99.8, 99.4, 99.1, 97.6, 86.0, 98.1, 98.1 }
 
@@ -37,7 +36,7 @@ local function report(found)
       sum.over > 0 and ("%.0f"):format(sum.over_tokens / sum.over) }
   end
   return lab.table.text({ title = "beliefs by the age of the conversation", rows = rows,
-    head = { "last asked for", "requests", "honoured\n%", "measured\n%", "too much\nbelieved",
+    head = { "last asked\nfor, s ago", "requests", "honoured\n%", "measured\n%", "too much\nbelieved",
       "by tokens\n(mean)" } })
 end
 
@@ -48,7 +47,7 @@ local function bars(found)
     theirs[i] = { y = measured[i] }
   end
   return { kind = "bars", title = "Believed tokens that the engine had, by age of the belief",
-    x = { label = "time since the conversation was last asked for" },
+    x = { label = "time since the conversation was last asked for (s)" },
     y = { label = "honoured (%)", min = 60, max = 101 }, groups = labels,
     series = { { name = "emulated", colour = "#0072b2", values = ours },
       { name = "measured", colour = "#999999", values = theirs } } }

@@ -8,10 +8,8 @@ local lab = require("kvroute")
 local study = require("kvroute.study")
 
 local gaps = { 1, 8, 32, 125, 500, 2000, 8000 }
-local mean_3 = { "prefix_affinity", spill = { "load_mean", params = { factor = 3 } },
-  label = "prefix_affinity /load_mean 3" }
 local policies = { "round_robin", "least_outstanding", "session_affinity",
-  "bounded_session_affinity", "prefix_affinity", mean_3 }
+  "bounded_session_affinity", "prefix_affinity", study.mean_3 }
 
 return study.experiment {
   name = "client_gap",

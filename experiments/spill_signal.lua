@@ -9,27 +9,17 @@
 local lab = require("kvroute")
 local study = require("kvroute.study")
 
-local function rule(name, key, value)
-  return { "prefix_affinity", spill = { name, params = { [key] = value } },
-    label = ("%s %s=%g"):format(name, key, value) }
-end
-
 local policies = {
   "session_affinity",
-  { "prefix_affinity", spill = "off", label = "off" },
-  rule("load_min", "factor", 2),
-  rule("load_min", "factor", 4),
-  rule("load_mean", "factor", 2),
-  rule("load_mean", "factor", 3),
-  rule("tokens", "seconds", 1),
-  rule("tokens", "seconds", 2),
-}
-
--- A hue a signal, the darker the more reluctant.
-local colours = {
-  off = "#661100", ["load_min factor=2"] = "#0072b2", ["load_min factor=4"] = "#003f66",
-  ["load_mean factor=2"] = "#4bbf8b", ["load_mean factor=3"] = "#00613f",
-  ["tokens seconds=1"] = "#f0a830", ["tokens seconds=2"] = "#a85c00",
+  study.off,
+  "prefix_affinity",
+  { "prefix_affinity", spill = { "load_min", params = { factor = 4 } },
+    label = "prefix_affinity /load_min 4" },
+  study.mean,
+  study.mean_3,
+  study.tokens,
+  { "prefix_affinity", spill = { "tokens", params = { seconds = 2 } },
+    label = "prefix_affinity /tokens 2" },
 }
 
 -- Of the turns that were moved, how many missed the limits.
@@ -59,7 +49,6 @@ local function panels(found, metric)
       ticks = { 8, 16, 32, 64 } } or { label = "requests a second", min = 2, max = 10 }
     out[i] = lab.figure.over(found, metric, study.load_number, x,
       { regime = loop, title = loop .. " loop" })
-    study.paint(out[i], colours)
   end
   return out
 end

@@ -21,6 +21,13 @@ local colours = {
   exact_residency = "#d55e00",
   hybrid = "#7a3d00",
   cacheroute = "#882255",
+  -- Other spill rules: a hue a signal, the darker the more reluctant.
+  ["prefix_affinity /off"] = "#661100",
+  ["prefix_affinity /load_min 4"] = "#003f66",
+  ["prefix_affinity /load_mean"] = "#4bbf8b",
+  ["prefix_affinity /load_mean 3"] = "#00613f",
+  ["prefix_affinity /tokens"] = "#f0a830",
+  ["prefix_affinity /tokens 2"] = "#a85c00",
 }
 
 -- For all others, by their name; none is near one of those above.

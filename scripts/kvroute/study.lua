@@ -34,6 +34,9 @@ M.open = { seconds = 150, warmup_s = 50 }
 
 M.off = { "prefix_affinity", spill = "off" }
 M.mean = { "prefix_affinity", spill = "load_mean" }
+-- The rule that does not misfire at low load, see spill_signal.lua.
+M.mean_3 = { "prefix_affinity", spill = { "load_mean", params = { factor = 3 } },
+  label = "prefix_affinity /load_mean 3" }
 M.tokens = { "prefix_affinity", spill = "tokens" }
 
 ---The study's policies, from the plainest to the best informed.
@@ -121,13 +124,6 @@ M.load_axes = {
     ticks = { 1, 4, 8, 16, 32, 64, 128, 256 } },
   open = { label = "requests a second", min = 2, max = 20 },
 }
-
----Gives series colours of their own where a figure shows variants of one policy.
----@param figure {series: kvr.FigureSeries[]}
----@param colours table<string, string> by name of the series
-function M.paint(figure, colours)
-  for _, series in ipairs(figure.series) do series.colour = colours[series.name] end
-end
 
 -- ---- tables ----
 
