@@ -12,6 +12,9 @@ return lab.experiment {
 }
 ]]
 
+-- Long lines of what was printed go on below, further in.
+local function unfolded(text) return (text:gsub("\n     +", " ")) end
+
 describe("evidence of a live cell", function()
   local folder
   before_each(function() folder = lab.new_folder() end)
@@ -23,7 +26,7 @@ describe("evidence of a live cell", function()
     local code, out, err = lab.run(folder, path, "--rows", "--out", cells, ...)
     assert.equal(0, code, err)
     for name, text in pairs(lab.files(cells)) do
-      if name:find("%x%.json$") then return cjson.decode(text).result, out, cells end
+      if name:find("%x%.json$") then return cjson.decode(text).result, unfolded(out), cells end
     end
   end
 
@@ -86,6 +89,7 @@ describe("a live cell whose engine dies", function()
     os.execute(("(sleep 3; kill -9 %d) >/dev/null 2>&1 &"):format(engines[2].pid))
     local code, out, err = lab.run(folder, path, "--out", folder .. "/cells")
     assert.equal(0, code, err)
+    out = unfolded(out)
     assert.truthy(out:find("ejections (1 replicas were taken out)", 1, true), out)
     assert.truthy(out:find("out of rotation (127.0.0.1:", 1, true), out)
     assert.truthy(out:find("round_robin (0 of 1)", 1, true), out)
