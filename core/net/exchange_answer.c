@@ -7,8 +7,8 @@
 #include "forward.h"
 #include "ingress.h"
 
-#define REPLY_BYTES_MAX (256 * 1024) /* longer replies leave no belief */
-#define ANSWER_HEAD_MAX (64 * 1024)
+#define REPLY_BYTES_MAX (256u << 10) /* longer replies leave no belief */
+#define ANSWER_HEAD_MAX (64u << 10)
 
 static bool is_complete(const struct kvr_exchange *exchange)
 {

@@ -20,8 +20,8 @@
 struct kvr_stream;
 
 #define KVR_OUTBOX_BUSY      4
-#define KVR_OUTBOX_BYTES     (256 * 1024)
-#define KVR_OUTBOX_WRITE_MAX (16 * 1024) /* larger ones go at once */
+#define KVR_OUTBOX_BYTES     (256u << 10)
+#define KVR_OUTBOX_WRITE_MAX (16u << 10) /* larger ones go at once */
 #define KVR_OUTBOX_WRITES    512
 
 struct kvr_outbox_write {
