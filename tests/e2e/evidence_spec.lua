@@ -86,8 +86,11 @@ describe("a live cell whose engine dies", function()
     end
     local path = lab.write(folder .. "/live.lua", (EXPERIMENT:gsub("lab.fleet.emulated %b{}",
       "lab.fleet.urls { urls = { " .. table.concat(urls, ", ") .. " } }")))
-    os.execute(("(sleep 3; kill -9 %d) >/dev/null 2>&1 &"):format(engines[2].pid))
-    local code, out, err = lab.run(folder, path, "--out", folder .. "/cells")
+    -- The command that looks begins with the load, so it knows when to kill.
+    local kill = ("test -e %s/dead || { sleep 2; kill -9 %d; touch %s/dead; }"):format(folder,
+      engines[2].pid, folder)
+    local code, out, err = lab.run(folder, path, "--out", folder .. "/cells", "--contamination",
+      kill)
     assert.equal(0, code, err)
     out = unfolded(out)
     assert.truthy(out:find("ejections (1 replicas were taken out)", 1, true), out)
