@@ -20,9 +20,18 @@ local M = {}
 
 -- ---- reading ----
 
+local function has_tables(value, ...)
+  for _, name in ipairs({ ... }) do
+    if type(value[name]) ~= "table" then return false end
+  end
+  return true
+end
+
 local function is_cell(value)
-  return type(value) == "table" and type(value.key) == "string" and type(value.cell) == "table"
-    and type(value.result) == "table"
+  return type(value) == "table" and type(value.key) == "string"
+    and has_tables(value, "cell", "result")
+    and has_tables(value.cell, "fleet", "workload", "measure", "slo", "policy")
+    and type(value.cell.policy.name) == "string" and type(value.result.requests) == "number"
 end
 
 local function read_file(path)

@@ -60,9 +60,13 @@ end
 ---@param spec table of the cell
 ---@return kvr.Asked[] measured ones
 function M.read_rows(path, spec)
-  local out = {}
+  local out, number = {}, 0
   for line in io.lines(path) do
-    local row = json.decode(line)
+    number = number + 1
+    local ok, row = pcall(json.decode, line)
+    if not ok or type(row) ~= "table" then
+      error(("%s:%d is no row"):format(path, number), 0)
+    end
     local one = row.started_at_ms and of_driver(row) or of_router(row, spec)
     if one.measured then out[#out + 1] = one end
   end

@@ -119,6 +119,16 @@ describe("recorded cells", function()
     for i, each in ipairs(records()) do assert.equal(before[i].text, each.text) end
   end)
 
+  it("are told by file and line where a row is broken", function()
+    local path = cells .. "/" .. records()[1].path:gsub("%.json$", ".rows.jsonl")
+    local rows = lab.read(path)
+    finally(function() lab.write(path, rows) end)
+    lab.write(path, rows .. '{"started_ms":1,"seq')
+    local code, _, err = command(folder, "rescore", cells)
+    assert.equal(1, code)
+    assert.truthy(err:find("rows%.jsonl:%d+ is no row"), err)
+  end)
+
   it("that have no rows are left alone", function()
     for path in pairs(lab.files(cells)) do
       if path:find("%.rows%.jsonl$") then os.remove(cells .. "/" .. path) end

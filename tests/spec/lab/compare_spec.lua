@@ -1,6 +1,7 @@
 local cells = require("spec.support.cells")
 local compare = require("kvroute.compare")
 local json = require("kvroute.json")
+local store = require("kvroute.store")
 
 -- Compares these cells.
 local function compared(records, options)
@@ -277,6 +278,20 @@ describe("compare", function()
     assert.truthy(notes(nil):find("contamination: not looked for", 1, true))
     assert.truthy(notes({ state = "clean" }):find("contamination: none found", 1, true))
     assert.truthy(compare.text(compared(pair())):find("contamination: virtual time", 1, true))
+  end)
+
+  it("passes over what is no cell in a folder, and refuses it by name", function()
+    local folder = cells.write(pair())
+    finally(function() cells.remove(folder) end)
+    for i, text in ipairs({ "{", "[]", '{"key":"a"}', '{"key":"a","cell":{},"result":{}}',
+      '{"key":"a","cell":{"fleet":{},"workload":{},"measure":{},"slo":{},"policy":{}},"result":{}}',
+    }) do
+      local path = ("%s/no_cell_%d.json"):format(folder, i)
+      store.write_file(path, text)
+      assert.error_matches(function() compare.read({ path }, {}) end, "no_cell_%d.json is no cell")
+    end
+    assert.equal(2, #compare.read({ folder }, {}).results.pools)
+    assert.error_matches(function() compare.read({ folder .. "/nowhere" }, {}) end, "cannot read")
   end)
 
   it("says how many cells nobody has judged", function()
