@@ -36,8 +36,8 @@ local function report(found)
       sum.over > 0 and ("%.0f"):format(sum.over_tokens / sum.over) }
   end
   return lab.table.text({ title = "beliefs by the age of the conversation", rows = rows,
-    head = { "last asked\nfor, s ago", "requests", "honoured\n%", "measured\n%", "too much\nbelieved",
-      "by tokens\n(mean)" } })
+    head = { "last asked\nfor, s ago", "requests", "honoured\n%", "measured\n%",
+      "too much\nbelieved", "by tokens\n(mean)" } })
 end
 
 local function bars(found)

@@ -137,13 +137,27 @@ function M.values(pool, read)
   return out
 end
 
----A matrix a metric, of all places and policies.
+-- Results without the policies of which a metric says nothing but zero.
+local function without_zeros(found, name)
+  local said, pools = {}, {}
+  for _, pool in ipairs(found.pools) do
+    if pool:value(name) ~= 0 then said[pool.policy] = true end
+  end
+  for _, pool in ipairs(found.pools) do
+    if said[pool.policy] then pools[#pools + 1] = pool end
+  end
+  return setmetatable({ axes = found.axes, pools = pools }, getmetatable(found))
+end
+
+---A matrix a metric, of all places and of the policies that are not zero everywhere.
 ---@param found kvr.Results
 ---@param metrics string[]
 ---@return string
 function M.matrices(found, metrics)
   local out = {}
-  for i, name in ipairs(metrics) do out[i] = report.text(found, { matrix = name }) end
+  for i, name in ipairs(metrics) do
+    out[i] = report.text(without_zeros(found, name), { matrix = name })
+  end
   return table.concat(out, "\n")
 end
 
