@@ -277,10 +277,12 @@ static void *answer_once(void *context)
 
 static void hold_up_loop(uv_timer_t *timer)
 {
-    *(uint64_t *)timer->data = kvr_loop_now();
+    uint64_t from = kvr_loop_now();
     usleep(250000);
-    for (int ms = 0; ms < 10000 && !atomic_load(&peer_answered); ms++)
+    for (int ms = 0; ms < 2000 && !atomic_load(&peer_answered); ms++)
         usleep(1000);
+    if (atomic_load(&peer_answered)) /* else it had not been asked yet */
+        *(uint64_t *)timer->data = from;
 }
 
 static bool try_held_up(void)
