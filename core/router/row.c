@@ -331,7 +331,7 @@ void kvr_row_write(struct kvr_router *router, uint64_t now_ns,
     /* Names of replicas are at most 256 bytes; five of them and two of scripts. */
     size_t room = ROW_FIXED_MAX + (size_t)(KVR_MOVES_MAX + 3) * KVR_REPLICA_NAME_MAX;
     if (record->shadows)
-        room += record->shadows->count * SHADOW_MAX;
+        room += (size_t)record->shadows->count * SHADOW_MAX;
     struct row row = {.at = kvr_buffer_reserve(out, room)};
     put_times(&row, router, now_ns, record);
     put_request(&row, record);
