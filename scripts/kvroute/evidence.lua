@@ -61,6 +61,7 @@ end
 local driver_texts = {
   busy = "the driver used all of its core",
   interrupted = "ended before its time",
+  rows_dropped = "rows of requests are missing",
 }
 
 local function flag_driver(out, evidence, open)
