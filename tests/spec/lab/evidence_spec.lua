@@ -72,7 +72,8 @@ describe("evidence", function()
   it("excludes what the driver, the fleet or the machine spoilt", function()
     for name, found in pairs({
       late = { late_p99_ms = 11 }, busy = { driver = { "busy" } }, cancelled = { cancelled = 1 },
-      interrupted = { driver = { "interrupted" } }, rows_dropped = { driver = { "rows_dropped" } }, ejections = { ejections = 2 },
+      interrupted = { driver = { "interrupted" } },
+      rows_dropped = { driver = { "rows_dropped" } }, ejections = { ejections = 2 },
       ["out of rotation"] = { out_of_rotation = { "b:8001" } },
       unclean = { contamination = { state = "found", found = { "4711, python" } } },
     }) do
