@@ -47,21 +47,21 @@ struct kvr_emu_answer {
     bool stream;
     bool include_usage;
     bool continuous_usage;
-    bool base64;                       /* embeddings */
-    bool opened;                       /* the first events are written */
+    bool base64; /* embeddings */
+    bool opened; /* the first events are written */
+    uint32_t choices_len;
+    struct kvr_emu_choice *choices; /* owned; prompt by prompt, n each */
+    struct kvr_buffer head;         /* owned; of every chunk, before its choices */
+    struct kvr_buffer tail;         /* owned; after them */
+    uint32_t choices_done;
+    uint32_t prompts;                  /* choices of one prompt are neighbours */
     uint32_t embedding_size;           /* numbers in a vector */
+    uint64_t created_s;                /* wall clock */
+    uint64_t events;                   /* of a /v1/responses stream, so far */
     char request_id[KVR_EMU_NAME_MAX]; /* the client's, or one made here */
     char id[KVR_EMU_ID_MAX];           /* the same with a prefix, such as chatcmpl- */
     char model[KVR_EMU_NAME_MAX];      /* as the request named it */
     char previous[KVR_EMU_NAME_MAX];
-    uint64_t created_s;     /* wall clock */
-    uint64_t events;        /* of a /v1/responses stream, so far */
-    struct kvr_buffer head; /* owned; of every chunk, before its choices */
-    struct kvr_buffer tail; /* owned; after them */
-    uint32_t prompts;       /* choices of one prompt are neighbours */
-    uint32_t choices_len;
-    uint32_t choices_done;
-    struct kvr_emu_choice *choices; /* owned; prompt by prompt, n each */
 };
 
 /* Sums over its outputs; a prompt with several counts once. */

@@ -1,12 +1,10 @@
 #include "emu_call.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "memory.h"
 #include "replica_server.h"
-#include "rng.h"
 
 #define HUGE_FRAME  (16u << 10)  /* bytes of one event of a huge answer */
 #define HUGE_UNSENT (256u << 10) /* of them on their way at a time */
@@ -66,10 +64,12 @@ struct kvr_emu_call *kvr_emu_call_new(struct kvr_replica_server *server,
     call->handler = kvr_emu_metrics_handler(visit->request->head->path);
     if (visit->fault)
         call->fault = *visit->fault;
+    call->fails_at_a_token = call->fault.kind == KVR_EMU_FAULT_ERROR;
     kvr_list_append(&server->calls, &call->link);
     server->calls_len++;
     kvr_emu_delay_init(&call->more, on_more);
-    kvr_emu_output_init(&call->output, visit->client, &server->delays, visit->fault, on_end);
+    kvr_emu_output_init(&call->output, visit->client, &server->delays, &server->wire, visit->fault,
+                        on_end);
     uint32_t most = server->options.requests_per_connection;
     if (most && visit->nth >= most)
         call->output.keep = false;
@@ -336,7 +336,7 @@ static void on_token(void *context, struct kvr_live_request *live,
     server->sink.context = call;
     open_stream(call);
     call->shape->token(&call->answer, choice, kvr_slice_make(text, len), &server->sink);
-    if (call->fault.kind == KVR_EMU_FAULT_ERROR && call->output.tokens >= call->fault.after) {
+    if (call->fails_at_a_token && call->output.tokens >= call->fault.after) {
         fail_with(call, KVR_EMU_DIED, "EngineCore encountered an issue.");
         return;
     }

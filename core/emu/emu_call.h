@@ -29,22 +29,24 @@ struct kvr_emu_job {
     uint64_t *blocks; /* owned; hashes of its prompt, until the engine has them */
 };
 
+/* As in kvr_emu_output: what each token needs comes first. */
 struct kvr_emu_call {
     struct kvr_list link; /* in the server's calls */
     struct kvr_replica_server *server;
-    struct kvr_emu_entry *entry;       /* in the log; may be NULL */
     const struct kvr_emu_shape *shape; /* NULL: a plain page */
+    struct kvr_emu_job *jobs;          /* owned */
+    uint32_t jobs_len;
+    uint32_t accepted;     /* outputs that the engine has taken */
+    uint32_t handler;      /* of its path, in the metrics */
+    uint16_t status;       /* of the head that was written; 0: none yet */
+    bool fails_at_a_token; /* its fault is an error event */
     struct kvr_emu_answer answer;
     struct kvr_emu_output output;
     struct kvr_emu_fault fault;
-    uint16_t status;                /* of the head that was written; 0: none yet */
-    uint32_t handler;               /* of its path, in the metrics */
-    uint32_t accepted;              /* outputs that the engine has taken */
+    struct kvr_emu_entry *entry;    /* in the log; may be NULL */
     uint64_t huge_left;             /* bytes still to send of a huge answer */
     struct kvr_emu_delay more;      /* until its next piece */
     struct kvr_buffer conversation; /* owned; to remember with a response */
-    uint32_t jobs_len;
-    struct kvr_emu_job *jobs; /* owned */
 };
 
 /* Answers a request to a generating API (emu_call_begin.c). */

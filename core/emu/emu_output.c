@@ -32,18 +32,21 @@ static bool is_of_bytes(const struct kvr_emu_fault *fault)
 }
 
 void kvr_emu_output_init(struct kvr_emu_output *output, struct kvr_client *client,
-                         struct kvr_emu_delays *delays, const struct kvr_emu_fault *fault,
+                         struct kvr_emu_delays *delays, struct kvr_buffer *spare,
+                         const struct kvr_emu_fault *fault,
                          void (*on_end)(struct kvr_emu_output *output, enum kvr_emu_ending ending))
 {
     memset(output, 0, sizeof *output);
     output->client = client;
     output->delays = delays;
+    output->spare = spare;
     output->on_end = on_end;
     output->keep = client->keep_alive;
     kvr_emu_delay_init(&output->delay, on_due);
     if (!fault || !is_of_bytes(fault))
         return;
     output->fault = *fault;
+    output->faulty = fault->kind != KVR_EMU_FAULT_NONE;
     if (fault->place == KVR_EMU_AT_HEAD)
         add_gate(output, 0);
     if (fault->place == KVR_EMU_AFTER_TOKENS && fault->after == 0)
@@ -52,10 +55,29 @@ void kvr_emu_output_init(struct kvr_emu_output *output, struct kvr_client *clien
 
 /* ---- making bytes ---- */
 
+/* One piece of memory serves all outputs that have nothing waiting, and stays in the cache. */
+static struct kvr_buffer *wire_of(struct kvr_emu_output *output)
+{
+    if (!output->wire.data) {
+        output->wire = *output->spare;
+        *output->spare = (struct kvr_buffer){0};
+    }
+    return &output->wire;
+}
+
+static void give_back(struct kvr_emu_output *output)
+{
+    output->wire.len = output->wire_at = 0;
+    if (output->spare->data)
+        kvr_buffer_deinit(output->spare);
+    *output->spare = output->wire;
+    output->wire = (struct kvr_buffer){0};
+}
+
 void kvr_emu_output_head(struct kvr_emu_output *output, uint16_t status, struct kvr_slice headers,
                          struct kvr_slice content_type, int64_t length)
 {
-    struct kvr_buffer *wire = &output->wire;
+    struct kvr_buffer *wire = wire_of(output);
     struct kvr_client *client = output->client;
     output->framing = length >= 0 ? KVR_EMU_SIZED : client->http10 ? KVR_EMU_BARE : KVR_EMU_CHUNKED;
     if (output->framing == KVR_EMU_BARE)
@@ -77,7 +99,7 @@ void kvr_emu_output_head(struct kvr_emu_output *output, uint16_t status, struct 
     output->started = true;
     bool at_body = output->fault.place == KVR_EMU_AT_BODY ||
                    (output->aiming && output->fault.inside == KVR_EMU_IN_NOTHING);
-    if (output->fault.kind && at_body) {
+    if (output->faulty && at_body) {
         add_gate(output, made(output));
         output->aiming = false;
     }
@@ -154,11 +176,12 @@ void kvr_emu_output_frame(struct kvr_emu_output *output, struct kvr_slice payloa
         return;
     uint64_t frame_at = made(output);
     bool chunked = output->framing == KVR_EMU_CHUNKED;
-    size_t payload_at = chunked ? put_size(&output->wire, payload.len) : 0;
-    kvr_buffer_append_slice(&output->wire, payload);
+    struct kvr_buffer *wire = wire_of(output);
+    size_t payload_at = chunked ? put_size(wire, payload.len) : 0;
+    kvr_buffer_append_slice(wire, payload);
     if (chunked)
-        kvr_buffer_append(&output->wire, "\r\n", 2);
-    if (output->fault.kind)
+        kvr_buffer_append(wire, "\r\n", 2);
+    if (output->faulty)
         aim(output, payload, tokens, frame_at, payload_at);
     output->body_bytes += payload.len;
     output->tokens += tokens;
@@ -167,7 +190,7 @@ void kvr_emu_output_frame(struct kvr_emu_output *output, struct kvr_slice payloa
 void kvr_emu_output_finish(struct kvr_emu_output *output)
 {
     if (output->framing == KVR_EMU_CHUNKED)
-        kvr_buffer_append(&output->wire, "0\r\n\r\n", 5);
+        kvr_buffer_append(wire_of(output), "0\r\n\r\n", 5);
     output->complete = true;
 }
 
@@ -199,7 +222,7 @@ static void send_up_to(struct kvr_emu_output *output, uint64_t limit)
     output->sent += n;
     output->wire_at += n;
     if (output->wire_at == output->wire.len)
-        output->wire.len = output->wire_at = 0;
+        give_back(output);
 }
 
 /* What happens at the gate once its time has come. False: the output has ended. */
@@ -230,7 +253,7 @@ void kvr_emu_output_flush(struct kvr_emu_output *output)
         uint64_t gate = next_gate(output);
         send_up_to(output, gate < total ? gate : total);
         if (output->sent == gate) {
-            if (output->fault.ms > 0) {
+            if (output->faulty && output->fault.ms > 0) {
                 output->waiting = true;
                 kvr_emu_delay_start(output->delays, &output->delay, output->fault.ms);
                 return;

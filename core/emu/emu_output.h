@@ -30,30 +30,35 @@ enum kvr_emu_ending {
 #define KVR_EMU_CHUNKED 1
 #define KVR_EMU_BARE    2 /* by the end of the connection */
 
+/* What each token needs comes first: with thousands of streams, a token costs little but the memory
+ * that it has to fetch. */
 struct kvr_emu_output {
     struct kvr_client *client;
-    struct kvr_emu_delays *delays;
-    struct kvr_emu_fault fault;
-    void (*on_end)(struct kvr_emu_output *output, enum kvr_emu_ending ending);
-    struct kvr_emu_delay delay; /* runs while the fault waits */
-    struct kvr_buffer wire;     /* owned */
-    size_t wire_at;             /* bytes of it that are sent */
-    uint64_t sent;              /* wire bytes in all */
-    struct kvr_buffer gates;    /* owned; wire offsets to come, uint64_t each, ascending */
-    uint64_t body_bytes;        /* payload so far */
-    uint32_t tokens;            /* in frames so far */
+    struct kvr_buffer wire;   /* owned */
+    size_t wire_at;           /* bytes of it that are sent */
+    uint64_t sent;            /* wire bytes in all */
+    struct kvr_buffer *spare; /* the caller's: memory for the wire, which an empty one gives back */
+    struct kvr_buffer gates;  /* owned; wire offsets to come, uint64_t each, ascending */
+    uint64_t body_bytes;      /* payload so far */
+    uint32_t tokens;          /* in frames so far */
     uint8_t framing;
+    bool faulty;   /* it has a fault */
     bool keep;     /* the connection stays after it */
     bool started;  /* it has a head */
     bool complete; /* no frame follows */
     bool aiming;   /* a gate goes inside the next frame that suits */
     bool held;     /* for ever */
     bool waiting;  /* the fault's time runs */
+    struct kvr_emu_delays *delays;
+    void (*on_end)(struct kvr_emu_output *output, enum kvr_emu_ending ending);
+    struct kvr_emu_delay delay; /* runs while the fault waits */
+    struct kvr_emu_fault fault;
 };
 
-/* `fault` may be NULL. */
+/* `fault` may be NULL. `spare` is shared by all outputs of a server. */
 void kvr_emu_output_init(struct kvr_emu_output *output, struct kvr_client *client,
-                         struct kvr_emu_delays *delays, const struct kvr_emu_fault *fault,
+                         struct kvr_emu_delays *delays, struct kvr_buffer *spare,
+                         const struct kvr_emu_fault *fault,
                          void (*on_end)(struct kvr_emu_output *output, enum kvr_emu_ending ending));
 
 /* `length` < 0: the size of the body is not known yet. */

@@ -1,6 +1,7 @@
 /* /v1/chat/completions and /v1/completions, as vLLM, SGLang and llama.cpp word them. */
 #include <string.h>
 
+#include "digits.h"
 #include "emu_shape.h"
 
 #define FINGERPRINT "b0-emulated"
@@ -19,6 +20,14 @@ static void put_string(struct kvr_buffer *out, struct kvr_slice value)
 {
     struct kvr_json_writer json = {.out = out};
     kvr_json_string(&json, NULL, value);
+}
+
+static void put_index(struct kvr_buffer *out, uint32_t index)
+{
+    append(out, "\"index\":");
+    char *at = kvr_buffer_reserve(out, KVR_DIGITS_MAX);
+    out->len += (size_t)(kvr_put_uint(at, index) - at);
+    append(out, ",");
 }
 
 /* ---- a chunk: head, choices, tail, usage ---- */
@@ -124,9 +133,10 @@ static void put_choice(const struct kvr_emu_answer *answer, const struct kvr_emu
     append(out, "{");
     if (answer->flavour == KVR_EMU_LLAMACPP) {
         put_finish(answer, choice, moment, out);
-        kvr_buffer_printf(out, ",\"index\":%u,", choice->index);
+        append(out, ",");
+        put_index(out, choice->index);
     } else {
-        kvr_buffer_printf(out, "\"index\":%u,", choice->index);
+        put_index(out, choice->index);
     }
     if (is_chat(answer)) {
         put_delta(answer, moment, text, out);

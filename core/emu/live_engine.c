@@ -10,6 +10,7 @@
 #define BEFORE_SHARE   0.8 /* of the overhead, spent before the engine sees a request */
 #define DELIVERIES_MIN 64u
 #define DELIVERIES_MAX (1u << 22)
+#define LOOK_AHEAD     4 /* deliveries */
 
 /* Events name a request by slot and generation, so that one which is gone is not found. */
 struct kvr_live_slot {
@@ -115,9 +116,24 @@ static void deliver(struct kvr_live_engine *live, const struct kvr_live_delivery
     live->handler.on_finished(live->handler.context, request, event);
 }
 
+/* A step has a token for each of its streams, and of each stream's memory the cache has nothing: it
+ * is asked for while those before it are served. */
+static void look_ahead(const struct kvr_live_engine *live)
+{
+    if (live->deliveries_len <= LOOK_AHEAD)
+        return;
+    uint32_t at = (live->deliveries_first + LOOK_AHEAD) & live->deliveries_mask;
+    const struct kvr_live_request *request = find(live, live->deliveries[at].event.request);
+    if (request) {
+        __builtin_prefetch(request);
+        __builtin_prefetch(request + 1); /* and what its owner keeps behind it */
+    }
+}
+
 static void deliver_due(struct kvr_live_engine *live, uint64_t now)
 {
     while (live->deliveries_len && live->deliveries[live->deliveries_first].due_ns <= now) {
+        look_ahead(live);
         struct kvr_live_delivery delivery = live->deliveries[live->deliveries_first];
         live->deliveries_first = (live->deliveries_first + 1) & live->deliveries_mask;
         live->deliveries_len--;

@@ -384,5 +384,6 @@ void kvr_replica_server_deinit(struct kvr_replica_server *server)
     kvr_emu_store_deinit(&server->store);
     kvr_tokens_deinit(&server->tokens);
     kvr_buffer_deinit(&server->scratch);
+    kvr_buffer_deinit(&server->wire);
     kvr_buffer_deinit(&server->sink.text);
 }

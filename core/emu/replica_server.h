@@ -84,6 +84,7 @@ struct kvr_replica_server {
     uint64_t created_s;       /* wall clock at the start */
     struct kvr_tokens tokens; /* scratch, of the prompt being read */
     struct kvr_buffer scratch;
+    struct kvr_buffer wire;   /* spare memory of outputs */
     struct kvr_emu_sink sink; /* scratch, of the event being worded */
 };
 

@@ -13,23 +13,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define EVENTS 1024
+#define STREAMS_MAX 65536
 
 static struct {
     uint32_t streams;
     uint32_t tokens;
     uint32_t prompt_bytes;
     double round_ms;
-} options = {400, 400, 1200, 2};
+} options = {400, 400, 1200, 10};
 
 static char request[64 * 1024];
 static size_t request_len;
-static int epoll_fd;
+static int streams[STREAMS_MAX];
+static uint32_t streams_len;
 
 static void die(const char *what)
 {
@@ -69,10 +69,8 @@ static void open_stream(uint16_t port)
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) ||
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on))
         die("connect");
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event))
-        die("epoll_ctl");
     ask(fd);
+    streams[streams_len++] = fd;
 }
 
 static void read_stream(int fd)
@@ -80,6 +78,8 @@ static void read_stream(int fd)
     static char bytes[256 * 1024];
     static const char last[] = "\r\n0\r\n\r\n";
     ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN)
+        return;
     if (n == 0)
         errno = ECONNRESET;
     if (n <= 0)
@@ -87,17 +87,6 @@ static void read_stream(int fd)
     size_t tail = sizeof last - 1;
     if ((size_t)n >= tail && memcmp(bytes + n - tail, last, tail) == 0)
         ask(fd);
-}
-
-static void round_of_reads(void)
-{
-    struct epoll_event events[EVENTS];
-    int n;
-    do {
-        n = epoll_wait(epoll_fd, events, EVENTS, 0);
-        for (int i = 0; i < n; i++)
-            read_stream(events[i].data.fd);
-    } while (n == EVENTS);
 }
 
 static int read_options(int argc, char **argv)
@@ -127,14 +116,14 @@ int main(int argc, char **argv)
               stderr);
         return 2;
     }
-    epoll_fd = epoll_create1(0);
     write_request();
     for (; at < argc; at++)
-        for (uint32_t i = 0; i < options.streams; i++)
+        for (uint32_t i = 0; i < options.streams && streams_len < STREAMS_MAX; i++)
             open_stream((uint16_t)atoi(argv[at]));
     const struct timespec pause = {.tv_nsec = (long)(options.round_ms * 1e6)};
     for (;;) {
         nanosleep(&pause, NULL);
-        round_of_reads();
+        for (uint32_t i = 0; i < streams_len; i++)
+            read_stream(streams[i]);
     }
 }
