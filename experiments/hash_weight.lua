@@ -23,15 +23,11 @@ return study.experiment {
   show = { metrics = { "goodput", "hit_rate", "deflected_share", "late_share", "slow_share",
     "busiest_share", "itl_p50_ms" }, baseline = "prefix_affinity" },
   figures = function(found)
-    local x = { label = "weight of a step down the ring, log2(1 + w)",
-      min = 0, max = 5.2 }
-    local panels = {}
+    local panels, ticks = {}, {}
+    for i, weight in ipairs(weights) do ticks[i] = { place({ weight = weight }), weight } end
     for i, name in ipairs({ "goodput", "slow_share" }) do
-      panels[i] = lab.figure.over(found, name, place, x)
-      panels[i].lines = {}
-      for j, w in ipairs({ 0, 1, 4, 12, 32 }) do
-        panels[i].lines[j] = { x = place({ weight = w }), label = "w = " .. w, dotted = true }
-      end
+      panels[i] = lab.figure.over(found, name, place,
+        { label = "weight of a step down the ring", min = 0, max = 5.2, ticks = ticks })
     end
     return { weight = { kind = "lines",
       title = "A prefix hash by its weight, working set 1, skew 1.4", panels = panels } }

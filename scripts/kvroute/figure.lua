@@ -27,6 +27,7 @@ local quote = gnuplot.quote
 ---@field log2 boolean?
 ---@field min number?
 ---@field max number?
+---@field ticks (number|any[])[]? where; { x, label } calls one by another name
 ---@field values any[]? of a heat grid, in order
 
 ---@class kvr.FigurePoint

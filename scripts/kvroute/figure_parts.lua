@@ -39,7 +39,10 @@ function M.axes(plot, panel)
   if panel.x.log2 then plot:add("set logscale x 2") end
   if panel.x.ticks then
     local parts = {}
-    for i, tick in ipairs(panel.x.ticks) do parts[i] = number(tick) end
+    for i, tick in ipairs(panel.x.ticks) do
+      parts[i] = type(tick) == "table" and quote(tick[2]) .. " " .. number(tick[1])
+        or number(tick)
+    end
     plot:add("set xtics (%s)", table.concat(parts, ", "))
   end
   plot:add("set xrange %s\nset yrange %s", range(panel.x), range(with_headroom(panel)))

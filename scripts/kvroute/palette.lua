@@ -24,8 +24,8 @@ local colours = {
   -- Other spill rules: a hue a signal, the darker the more reluctant.
   ["prefix_affinity /off"] = "#661100",
   ["prefix_affinity /load_min 4"] = "#003f66",
-  ["prefix_affinity /load_mean"] = "#4bbf8b",
-  ["prefix_affinity /load_mean 3"] = "#00613f",
+  ["prefix_affinity /load_mean"] = "#b58bd6",
+  ["prefix_affinity /load_mean 3"] = "#6a2c91",
   ["prefix_affinity /tokens"] = "#f0a830",
   ["prefix_affinity /tokens 2"] = "#a85c00",
 }

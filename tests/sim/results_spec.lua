@@ -17,12 +17,12 @@ local function experiments()
   return out
 end
 
-describe("experiments/results", function()
+describe("the experiments of the study", function()
   local folder
   before_each(function() folder = lab.new_folder() end)
   after_each(function() lab.remove_folder(folder) end)
 
-  it("has a table and figures of each experiment of the study", function()
+  it("have a table and figures each, committed", function()
     local names = experiments()
     assert.is_true(#names >= 18)
     for _, name in ipairs(names) do
@@ -51,7 +51,7 @@ describe("experiments/results", function()
     end
   end)
 
-  it("are what a rerun gives, to the byte", function()
+  it("have results that a rerun gives, to the byte", function()
     local code, _, err = lab.run(folder, "experiments/frozen.lua", "--out", folder .. "/cells",
       "--results", folder .. "/results")
     assert.equal(0, code, err)
@@ -61,7 +61,7 @@ describe("experiments/results", function()
     end
   end)
 
-  it("are the same from one process and from three, pictures too", function()
+  it("give the same from one process and from three, pictures too", function()
     for jobs = 1, 3, 2 do
       local code, _, err = lab.run(folder, "experiments/hash_weight.lua", "--seeds", "1",
         "-j", tostring(jobs), "--out", folder .. "/cells" .. jobs,
