@@ -5,6 +5,8 @@
 #include "check.h"
 #include "real.h"
 
+#define TIME_NS_MAX 9e18 /* 285 years; less than INT64_MAX */
+
 /* In (0, 1]. */
 static double unit_open(struct kvr_rng *rng)
 {
@@ -60,9 +62,10 @@ void kvr_arrivals_init(struct kvr_arrivals *arrivals, const struct kvr_arrivals_
         arrivals->gap_scale = 1000 / options->rate / (span_ms / (double)gaps);
 }
 
-static uint64_t ns_of(double ms)
+/* Far ahead comes never: no clock of ours gets there. */
+uint64_t kvr_arrivals_ns(double ms)
 {
-    return (uint64_t)(ms * 1e6 + 0.5);
+    return ms * 1e6 < TIME_NS_MAX ? (uint64_t)(ms * 1e6 + 0.5) : (uint64_t)TIME_NS_MAX;
 }
 
 /* The time by which so many mean gaps have passed. With a rate that changes by `slope` a second,
@@ -84,9 +87,9 @@ static uint64_t next_renewal(struct kvr_arrivals *arrivals)
 {
     const struct kvr_arrivals_options *options = &arrivals->options;
     if (options->gap_cv <= 0) /* not summed up, so nothing adds up */
-        return ns_of(time_ms_of(options, (double)arrivals->count));
+        return kvr_arrivals_ns(time_ms_of(options, (double)arrivals->count));
     arrivals->elapsed += kvr_gamma_gap(&arrivals->rng, options->gap_cv);
-    return ns_of(time_ms_of(options, arrivals->elapsed));
+    return kvr_arrivals_ns(time_ms_of(options, arrivals->elapsed));
 }
 
 static uint64_t next_bootstrap(struct kvr_arrivals *arrivals)
@@ -100,7 +103,7 @@ static uint64_t next_bootstrap(struct kvr_arrivals *arrivals)
     uint64_t at = arrivals->block_at++;
     arrivals->block_left--;
     arrivals->elapsed += (options->times_ms[at + 1] - options->times_ms[at]) * arrivals->gap_scale;
-    return ns_of(arrivals->elapsed);
+    return kvr_arrivals_ns(arrivals->elapsed);
 }
 
 bool kvr_arrivals_next(struct kvr_arrivals *arrivals, uint64_t *due_ns)
@@ -113,7 +116,7 @@ bool kvr_arrivals_next(struct kvr_arrivals *arrivals, uint64_t *due_ns)
     case KVR_PROCESS_TIMES:
         if (arrivals->count >= options->times_len)
             return false;
-        *due_ns = ns_of(options->times_ms[arrivals->count] * options->time_scale);
+        *due_ns = kvr_arrivals_ns(options->times_ms[arrivals->count] * options->time_scale);
         break;
     case KVR_PROCESS_BOOTSTRAP:
         *due_ns = next_bootstrap(arrivals);

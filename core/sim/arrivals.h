@@ -42,6 +42,9 @@ void kvr_arrivals_init(struct kvr_arrivals *arrivals, const struct kvr_arrivals_
 /* Time of the next arrival, since the start; false: there are no more (TIMES). */
 bool kvr_arrivals_next(struct kvr_arrivals *arrivals, uint64_t *due_ns);
 
+/* Milliseconds as nanoseconds; what no run gets to is as far ahead as can be. */
+uint64_t kvr_arrivals_ns(double ms);
+
 /* A Gamma deviate of mean 1 and that variation; 0 is the constant 1, 1 is exponential. */
 double kvr_gamma_gap(struct kvr_rng *rng, double cv);
 

@@ -74,7 +74,7 @@ static int keep_changes(struct kvr_sim *sim, struct kvr_error *error)
     sim->faults = len > 0;
     for (uint32_t i = 0; i < len; i++)
         if (given[i].replica >= sim->nodes_len || given[i].kind > KVR_SIM_RESTORE ||
-            !(given[i].at_ms >= 0) ||
+            !(given[i].at_ms >= 0 && given[i].at_ms <= 1e12) ||
             (given[i].kind == KVR_SIM_SLOWDOWN && !(given[i].value > 0 && given[i].value <= 1e6)))
             return kvr_error_set(error, KVR_E_INVALID, "sim: change %u makes no sense", i);
     struct kvr_sim_change *kept = kvr_alloc(len * sizeof *kept + 1);

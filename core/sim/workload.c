@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "real.h"
 #include "workload_parts.h"
 
 /* The study: five cards of 7,872 blocks of 16 tokens, 32 users who never pause. */
@@ -107,6 +108,33 @@ static int check_times(const struct kvr_workload_options *o, struct kvr_error *e
             return kvr_error_set(error, KVR_E_INVALID,
                                  "workload: times_ms[%llu] is %g, before the one before",
                                  (unsigned long long)i, o->times_ms[i]);
+    /* Blocks of a recording that takes no time would never end. */
+    bool bootstrap = o->arrivals == KVR_ARRIVALS_BOOTSTRAP && o->kind != KVR_WORKLOAD_LIST;
+    if (bootstrap && (o->times_len < 2 || o->times_ms[0] >= o->times_ms[o->times_len - 1]))
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "workload: bootstrap needs times_ms, of different times");
+    return KVR_OK;
+}
+
+/* Something must be drawn: a total that is none, or too small or large for a double, is refused. */
+static int check_weights(const struct kvr_workload_options *o, struct kvr_error *error)
+{
+    if (o->kind != KVR_WORKLOAD_KEYS)
+        return KVR_OK;
+    double total = 0;
+    for (uint32_t i = 0; i < o->weights_len; i++) {
+        if (!(o->weights[i] >= 0))
+            return kvr_error_set(error, KVR_E_INVALID, "workload: weights[%u] is %g", i,
+                                 o->weights[i]);
+        total += o->weights[i];
+    }
+    if (!o->weights_len)
+        total = kvr_real_pow(1 + o->weight_shift, -o->weight_power);
+    if (!(total > 0 && total < INFINITY))
+        return kvr_error_set(error, KVR_E_INVALID, "workload: the weights of all keys make %g",
+                             total);
+    if (o->whales && o->whales == o->keys && !(o->whale_share > 0))
+        return kvr_error_set(error, KVR_E_INVALID, "workload: all keys are whales and share none");
     return KVR_OK;
 }
 
@@ -136,9 +164,13 @@ static void weigh_keys(struct kvr_workload *workload)
     kvr_popularity_init_power(&law, o->keys, o->weight_shift, o->weight_power);
     double *weights = kvr_alloc(o->keys * sizeof *weights);
     double rest = 1 - law.upto[o->whales - 1];
-    for (uint32_t i = 0; i < o->keys; i++)
-        weights[i] = i < o->whales ? o->whale_share / o->whales
-                                   : (1 - o->whale_share) * (law.upto[i] - law.upto[i - 1]) / rest;
+    for (uint32_t i = 0; i < o->keys; i++) {
+        /* A steep law may leave the others less than a double can tell from nothing. */
+        double share = i < o->whales ? 0
+                       : rest > 0    ? (law.upto[i] - law.upto[i - 1]) / rest
+                                     : 1.0 / (o->keys - o->whales);
+        weights[i] = i < o->whales ? o->whale_share / o->whales : (1 - o->whale_share) * share;
+    }
     kvr_popularity_init(&workload->popularity, weights, o->keys);
     kvr_popularity_deinit(&law);
     kvr_free(weights);
@@ -159,13 +191,8 @@ static void weigh(struct kvr_workload *workload)
 struct kvr_workload *kvr_workload_create(const struct kvr_workload_options *options,
                                          struct kvr_error *error)
 {
-    if (check(options, error) || check_times(options, error))
+    if (check(options, error) || check_times(options, error) || check_weights(options, error))
         return NULL;
-    if (options->kind != KVR_WORKLOAD_LIST && options->times_len < 2 &&
-        options->arrivals == KVR_ARRIVALS_BOOTSTRAP) {
-        kvr_error_set(error, KVR_E_INVALID, "workload: bootstrap needs times_ms");
-        return NULL;
-    }
     struct kvr_workload *workload = kvr_alloc_zero(1, sizeof *workload);
     workload->options = *options;
     derive(&workload->options);

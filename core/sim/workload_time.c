@@ -7,11 +7,6 @@
 #define ORDER_NONE UINT64_MAX
 #define POOL_MAX   1000000
 
-static uint64_t ns_of(double ms)
-{
-    return (uint64_t)(ms * 1e6 + 0.5);
-}
-
 /* ---- closed loop ---- */
 
 uint64_t kvr_workload_users(const struct kvr_workload *workload)
@@ -25,9 +20,10 @@ uint64_t kvr_workload_start_ns(const struct kvr_workload *workload, uint64_t use
     const struct kvr_workload_options *o = &workload->options;
     const struct kvr_request_list *list = &workload->list;
     if (o->kind != KVR_WORKLOAD_LIST)
-        return ns_of(o->start_ms * (double)user / o->users);
+        return kvr_arrivals_ns(o->start_ms * (double)user / o->users);
     KVR_CHECK(list->sorted && user < list->users);
-    return ns_of(list->rows[list->by_user[list->user_at[user]]].request.due_ms * o->time_scale);
+    return kvr_arrivals_ns(list->rows[list->by_user[list->user_at[user]]].request.due_ms *
+                           o->time_scale);
 }
 
 uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, uint64_t user, uint64_t turn)
@@ -39,13 +35,13 @@ uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, uint64_t use
         uint64_t at = list->user_at[user] + turn;
         if (at >= list->user_at[user + 1])
             return 0; /* it sends no more */
-        return ns_of(list->rows[list->by_user[at]].request.think_ms * o->time_scale);
+        return kvr_arrivals_ns(list->rows[list->by_user[at]].request.think_ms * o->time_scale);
     }
     if (!(o->think_cv > 0))
-        return ns_of(o->think_ms);
+        return kvr_arrivals_ns(o->think_ms);
     struct kvr_rng rng;
     kvr_rng_init(&rng, kvr_draw(o->seed, KVR_FOR_THINKING, user, turn));
-    return ns_of(o->think_ms * kvr_gamma_gap(&rng, o->think_cv));
+    return kvr_arrivals_ns(o->think_ms * kvr_gamma_gap(&rng, o->think_cv));
 }
 
 /* ---- open loop ---- */

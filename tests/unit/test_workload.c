@@ -1,5 +1,6 @@
 /* core/sim/workload: what is asked. Texts, the shapes and shares of conversations and keys, and
  * that a request is a function of who asks for the how-manieth time. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -378,9 +379,74 @@ static void test_refusals(void **state)
     options.times_ms = times;
     options.times_len = 3;
     refused(options, "times_ms");
+    const double at_once[] = {5, 5, 5}; /* blocks of it would never end */
+    options.times_ms = at_once;
+    refused(options, "times_ms");
     options = defaults();
     options.system_share = 1.01;
     refused(options, "system_share");
+}
+
+/* Weights of which nothing can be drawn. */
+static void test_weights_refused(void **state)
+{
+    (void)state;
+    static const double bad[][2] = {{0, 0}, {1, -1}, {1, NAN}, {1e308, 1e308}, {INFINITY, 1}};
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.weights_len = 2;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        options.weights = bad[i];
+        refused(options, "weights");
+    }
+    options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.weight_shift = 1e9;
+    options.weight_power = 100;
+    refused(options, "weights");
+    options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.whales = options.keys;
+    refused(options, "whales");
+}
+
+/* The law gives all that is not the whales' to no key at all; then they share it alike. */
+static void test_whales_of_a_steep_law(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.keys = 10;
+    options.weight_shift = 0;
+    options.weight_power = 100;
+    options.whales = 2;
+    options.whale_share = 0.5;
+    struct kvr_workload *workload = make(&options);
+    uint32_t seen[10] = {0};
+    for (uint64_t i = 0; i < 4000; i++) {
+        struct kvr_workload_request r;
+        assert_true(kvr_workload_turn(workload, i, 0, &r));
+        seen[r.session - 1]++;
+    }
+    for (uint32_t key = 0; key < 10; key++)
+        near(seen[key], key < 2 ? 1000 : 250, 0.25);
+    kvr_workload_destroy(workload);
+}
+
+/* Times that no clock reaches do not come round to its start. */
+static void test_times_far_ahead(void **state)
+{
+    (void)state;
+    const double times[] = {1, 1e300};
+    struct kvr_workload_options options = defaults();
+    options.arrivals = KVR_ARRIVALS_TIMES;
+    options.times_ms = times;
+    options.times_len = 2;
+    struct kvr_workload *workload = make(&options);
+    struct kvr_arrival arrival;
+    assert_true(kvr_workload_next(workload, &arrival) && arrival.due_ns == 1000000);
+    assert_true(kvr_workload_next(workload, &arrival) && arrival.due_ns == 9000000000000000000u);
+    kvr_workload_destroy(workload);
 }
 
 /* Every knob that changes a byte changes the name. */
@@ -431,6 +497,9 @@ int main(void)
         cmocka_unit_test(test_whales_and_weights),
         cmocka_unit_test(test_lognormal_output),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_weights_refused),
+        cmocka_unit_test(test_whales_of_a_steep_law),
+        cmocka_unit_test(test_times_far_ahead),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
