@@ -256,7 +256,8 @@ static void summarise_run(const struct kvr_sim *sim, struct kvr_sim_result *resu
     result->hash = sim->hash;
     for (int role = 0; role < KVR_ROLES; role++) {
         const struct kvr_script_counters *counters = kvr_slot_counters(sim->router.slots[role]);
-        result->script_errors += (double)(counters->errors + counters->bad_results);
+        result->script_errors += (double)(counters->errors + counters->bad_results +
+                                          counters->runaways + counters->memory);
     }
 }
 

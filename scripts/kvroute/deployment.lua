@@ -225,6 +225,18 @@ function Deployment:health()
   return ejections, gone
 end
 
+---Calls of the policy and the spill rule that failed.
+---@return integer
+function Deployment:script_failures()
+  local failed = 0
+  local body = http.request(self.admin .. "/admin/scripts")
+  if not body then fail("the router's admin page does not answer") end
+  for _, script in ipairs(json.decode(body).scripts) do
+    failed = failed + script.since_chosen.failed
+  end
+  return failed
+end
+
 ---Ends the router in order, so that its rows are whole.
 ---@return string? # how it failed, if it did
 function Deployment:stop_router()

@@ -23,10 +23,19 @@ local M = {
 ---@field late_p99_ms number? of a driver in real time
 ---@field driver string[]? flags of the load driver: behind, busy, interrupted, rows_dropped, ...
 ---@field cancelled number? requests that the driver cut itself
+---@field script_failures number? calls of policy and spill rule that failed, when there are any
 ---@field ejections number? of replicas by the router
 ---@field out_of_rotation string[]? replicas at the end
 ---@field contamination kvr.Contamination? see contamination.lua
 ---@field flags kvr.Flag[] by `judge`
+
+-- All that `judge` may raise, by name.
+M.NAMES = {}
+for _, name in ipairs({ "nothing measured", "script failed", "late", "busy", "interrupted",
+  "cancelled", "rows_dropped", "ejections", "out of rotation", "unclean", "cold opening", "fleet slowed",
+  "past saturation", "partial visits", "fractional visit periods", "failures" }) do
+  M.NAMES[name] = true
+end
 
 local function percent(share)
   return ("%.0f %%"):format(100 * share)
@@ -79,6 +88,13 @@ local function flag_driver(out, evidence, open)
   end
 end
 
+-- What C decided in its place is not the policy's figure.
+local function flag_scripts(out, result, evidence)
+  if (evidence.script_failures or 0) == 0 then return end
+  out[#out + 1] = { name = "script failed", text = ("%d times; C decided %d of %d requests"):format(
+    evidence.script_failures, result.fallbacks or 0, result.requests) }
+end
+
 local function flag_fleet(out, evidence)
   if (evidence.ejections or 0) > 0 then
     out[#out + 1] = { name = "ejections", text = ("%d replicas were taken out"):format(
@@ -106,6 +122,7 @@ function M.judge(result, evidence, open)
     out[1] = { name = "nothing measured", text = "no request was sent in the window" }
     return out
   end
+  flag_scripts(out, result, evidence)
   flag_driver(out, evidence, open)
   flag_fleet(out, evidence)
   if evidence.drift then flag_drift(out, result, evidence.drift) end
@@ -181,6 +198,7 @@ function M.collector()
     local evidence = {
       drift = seen:finish({ open = open, turns = drift.turns_of(result.workload),
         backlog = result.backlog }),
+      script_failures = result.script_errors > 0 and result.script_errors or nil,
     }
     evidence.flags = M.judge(result, evidence, open)
     return evidence

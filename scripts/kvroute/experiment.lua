@@ -17,6 +17,7 @@
 local blame = require("kvroute.blame")
 local cell = require("kvroute.cell")
 local collect = require("kvroute.collect")
+local evidence = require("kvroute.evidence")
 local ffi = require("kvroute.ffi")
 local json = require("kvroute.json")
 local metric = require("kvroute.metric")
@@ -70,9 +71,40 @@ local types = {
 local Experiment = {}
 Experiment.__index = Experiment
 
-local function check_axis(axis, what)
+-- Places are told apart by what they are called. A name or value that comes twice would make two
+-- repetitions of one cell.
+local function check_axis(axis, what, known)
   if type(axis) ~= "table" or type(axis[1]) ~= "string" or axis[2] == nil then
     error(what .. ": an axis is { name, value, value, ... }", 0)
+  end
+  local name, seen = axis[1], {}
+  if known[name] then error(("%s: two axes are called %s"):format(what, name), 0) end
+  known[name] = true
+  for i = 2, table.maxn(axis) do
+    local value = axis[i]
+    local kind, text = type(value), tostring(value)
+    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" or value ~= value then
+      error(("%s: a value of %s is %s; it is a number, a text or a boolean"):format(what, name,
+        value ~= value and "NaN" or kind), 0)
+    elseif seen[text] then
+      error(("%s: %s is %s twice"):format(what, name, text), 0)
+    end
+    seen[text] = true
+  end
+end
+
+local function check_seeds(seeds)
+  if seeds and not (seeds >= 1 and seeds % 1 == 0) then
+    error(("experiment: seeds is a whole number from 1, not %s"):format(tostring(seeds)), 0)
+  end
+end
+
+local function check_ignored(names)
+  for _, name in ipairs(names or {}) do
+    if not evidence.NAMES[name] then
+      error(("experiment: ignore: there is no flag %s; there are %s"):format(tostring(name),
+        table.concat(schema.names(evidence.NAMES), ", ")), 0)
+    end
   end
 end
 
@@ -83,14 +115,20 @@ function M.new(definition)
   if not definition.name:find("^[%w_-]+$") then
     error(("experiment: name is letters, digits, - and _, not %q"):format(definition.name), 0)
   end
-  local axes = {}
+  check_seeds(definition.seeds)
+  check_ignored(definition.ignore)
+  local axes, known = {}, {}
   for i, axis in ipairs(definition.axes or {}) do
-    check_axis(axis, "experiment: axes")
+    check_axis(axis, "experiment: axes", known)
     axes[i] = axis[1]
   end
-  if definition.ladder then
-    check_axis(definition.ladder, "experiment: ladder")
-    axes[#axes + 1] = definition.ladder[1]
+  local ladder = definition.ladder
+  if ladder then
+    check_axis(ladder, "experiment: ladder", known)
+    axes[#axes + 1] = ladder[1]
+    if ladder.stop ~= nil and type(ladder.stop) ~= "function" then
+      error("experiment: ladder: stop is a function of a result", 0)
+    end
   end
   local show = definition.show or {}
   schema.check("experiment: show", show,
@@ -122,8 +160,9 @@ local function value_at(self, name, at)
   if type(value) ~= "function" then return value end
   local out = blame.call(value, schema.copy(at))
   if type(out) ~= "table" then
-    error(("experiment %s: %s gives %s at %s"):format(self.name, name, type(out),
-      cell.place(at, self.axes)), 0)
+    local place = cell.place(at, self.axes)
+    error(("experiment %s: %s gives %s%s"):format(self.name, name, type(out),
+      place == "" and "" or " at " .. place), 0)
   end
   return out
 end
@@ -179,6 +218,9 @@ local function parts_at(self, at)
   parts.measure = schema.check("measure", value_at(self, "measure", at), measures)
   parts.slo = schema.check("slo", value_at(self, "slo", at),
     { ttft_ms = "number?", itl_ms = "number?" })
+  for _, name in ipairs({ "fleet", "workload", "router", "measure", "slo" }) do
+    schema.check_data(name, parts[name])
+  end
   return parts
 end
 

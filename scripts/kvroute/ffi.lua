@@ -115,6 +115,30 @@ function M.fields(struct)
   return structs[struct]
 end
 
+local whole = { uint16_t = 2 ^ 16, uint32_t = 2 ^ 32, uint64_t = 2 ^ 53, size_t = 2 ^ 53 }
+
+-- What C would take without a word, and take for something else: 2.5 as 2, -1 as 4294967295.
+local function check_number(value, type_name, name)
+  if type(value) ~= "number" or value ~= value or math.abs(value) == math.huge then
+    error(("%s is a number, not %s"):format(name, tostring(value)), 0)
+  end
+  local end_ = whole[type_name]
+  if end_ and (value % 1 ~= 0 or value < 0 or value >= end_) then
+    error(("%s is a whole number from 0 to %.0f, not %.15g"):format(name, end_ - 1, value), 0)
+  end
+end
+
+---Numbers as a C array.
+---@param values number[]
+---@param what string for messages
+---@return ffi.cdata* # double[]
+function M.doubles(values, what)
+  for i, value in ipairs(values) do
+    check_number(value, "double", ("%s[%d]"):format(what, i))
+  end
+  return ffi.new("double[?]", #values, values)
+end
+
 ---Sets numbers, booleans and texts of a struct by name.
 ---@param object ffi.cdata*
 ---@param struct string
@@ -126,8 +150,12 @@ function M.assign(object, struct, values, what)
     local field = by_name[struct][name]
     if not field then error(what .. " has no field " .. tostring(name), 0) end
     if type(value) == "boolean" and field.type ~= "bool" then value = value and 1 or 0 end
-    if field.length and #value >= field.length then
-      error(("%s: %s is longer than %d"):format(what, name, field.length - 1), 0)
+    if field.length then
+      if type(value) ~= "string" or #value >= field.length then
+        error(("%s: %s is a text of at most %d"):format(what, name, field.length - 1), 0)
+      end
+    elseif field.type ~= "bool" and not field.pointer then
+      check_number(value, field.type, ("%s: %s"):format(what, name))
     end
     object[name] = value
   end

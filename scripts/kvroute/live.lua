@@ -290,6 +290,7 @@ local function watched(job, where, run)
   local found = { contamination = watch:finish() }
   if not ok then error(report, 0) end
   found.ejections, found.out_of_rotation = where:health()
+  found.script_failures = where:script_failures()
   return report, found
 end
 

@@ -105,6 +105,15 @@ local function show_failures(self, failures)
   end
 end
 
+local function write_results(self, found, options, text)
+  local d = self.definition
+  local path = options.results .. "/" .. self.name
+  store.write_file(path .. ".txt", text)
+  store.write_file(path .. ".json", json.encode(found:data(), true) .. "\n")
+  store.write_file(path .. ".csv", found:csv())
+  if d.figures then figure.write_all(path, blame.call(d.figures, found)) end
+end
+
 local function show(self, found, options)
   local d, parts = self.definition, {}
   parts[1] = d.question and ("%s: %s\n"):format(self.name, d.question) or nil
@@ -115,14 +124,9 @@ local function show(self, found, options)
   if #flagged > 0 then parts[#parts + 1] = table.concat(flagged, "\n") .. "\n" end
   parts[#parts + 1] = table.concat(report.notes(found), "\n") .. "\n"
   local text = table.concat(parts, "\n")
-  io.write(text)
-  io.flush()
-  if not options.results then return end
-  local path = options.results .. "/" .. self.name
-  store.write_file(path .. ".txt", text)
-  store.write_file(path .. ".json", json.encode(found:data(), true) .. "\n")
-  store.write_file(path .. ".csv", found:csv())
-  if d.figures then figure.write_all(path, blame.call(d.figures, found)) end
+  local shown = io.write(text) and io.flush()
+  if options.results then write_results(self, found, options, text) end
+  if not shown then error("cannot write the result to stdout", 0) end
 end
 
 local function jobs_of(chains, options)
@@ -166,6 +170,9 @@ local function explain(why)
 end
 
 local function prepare(options)
+  for _, name in ipairs({ "out", "results" }) do
+    if options[name] == "" then error(("--%s is a folder, not nothing"):format(name), 0) end
+  end
   parse_shard(options.shard)
   return read_experiment(options)
 end

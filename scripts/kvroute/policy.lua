@@ -33,6 +33,7 @@ local function path_of(choice, sub_folder)
 end
 
 local function read(choice, sub_folder, texts)
+  if type(choice[1]) ~= "string" then error("a policy or spill rule is { NAME, ... }", 0) end
   local path = path_of(choice[1], sub_folder)
   local text = store.read_file(path)
   watch.add(path, text)

@@ -41,6 +41,21 @@ function M.check(what, values, types)
   return values
 end
 
+-- JSON has no other numbers, so an address would not know them apart.
+---Refuses NaN, infinities and what is no data, anywhere in it.
+---@param what string
+---@param value any
+function M.check_data(what, value)
+  local kind = type(value)
+  if kind == "table" then
+    for name, item in pairs(value) do M.check_data(("%s.%s"):format(what, tostring(name)), item) end
+  elseif kind == "number" and (value ~= value or math.abs(value) == math.huge) then
+    error(("%s is %s, not a number that can be kept"):format(what, tostring(value)), 0)
+  elseif kind == "function" or kind == "userdata" or kind == "thread" or kind == "cdata" then
+    error(("%s is %s, not data"):format(what, article(kind)), 0)
+  end
+end
+
 ---A copy of a table of plain data, a function being none.
 function M.copy(value)
   if type(value) ~= "table" then return value end

@@ -17,9 +17,18 @@ local changes = { restart = 0, slowdown = 1, drain = 2, restore = 3 }
 
 local function invalid(...) error({ reason = (...):format(select(2, ...)) }) end
 
+-- What it raises is the user's mistake, and no bug.
+local function checked(f, ...)
+  local ok, out = pcall(f, ...)
+  if not ok then error({ reason = out }) end
+  return out
+end
+
+local function assign(...) checked(ffi.assign, ...) end
+
 -- Numbers as a C array. `kept` holds it until the simulation has been made.
-local function array(kept, ctype, values)
-  kept[#kept + 1] = ffi.new(ctype, #values, values)
+local function array(kept, values, what)
+  kept[#kept + 1] = checked(ffi.doubles, values, what)
   return kept[#kept], #values
 end
 
@@ -29,8 +38,8 @@ local function set_profile(options, fleet)
   if C.kvr_sim_use_profile(options, name) ~= 0 then
     invalid("there is no profile %s", fleet.profile)
   end
-  ffi.assign(options.profile, "kvr_profile", fleet.profile_file or {}, fleet.profile)
-  ffi.assign(options.profile, "kvr_profile", fleet.profile_set or {}, "profile_set")
+  assign(options.profile, "kvr_profile", fleet.profile_file or {}, fleet.profile)
+  assign(options.profile, "kvr_profile", fleet.profile_set or {}, "profile_set")
 end
 
 ---What the tokenizer of a fleet's profile makes of text.
@@ -49,14 +58,14 @@ local function set_fleet(options, fleet, kept)
     plain[name] = nil
   end
   set_profile(options, fleet)
-  ffi.assign(options, "kvr_sim_options", plain, "fleet.simulated")
+  assign(options, "kvr_sim_options", plain, "fleet.simulated")
   local replicas = fleet.replicas or options.profile.replicas
   for _, name in ipairs({ "slowdowns", "weights" }) do
     if fleet[name] then
       if #fleet[name] ~= replicas then
         invalid("fleet.%s has %d values for %d replicas", name, #fleet[name], replicas)
       end
-      options[name] = array(kept, "double[?]", fleet[name])
+      options[name] = array(kept, fleet[name], name)
     end
   end
   if not fleet.changes then return end
@@ -77,12 +86,12 @@ local function set_workload(options, workload, kept)
   for _, name in ipairs({ "times_ms", "weights" }) do
     if workload[name] then
       local field = name == "times_ms" and "times_len" or "weights_len"
-      options.workload[name], options.workload[field] = array(kept, "double[?]", workload[name])
+      options.workload[name], options.workload[field] = array(kept, workload[name], name)
       plain[name] = nil
     end
   end
   plain.trace = nil
-  ffi.assign(options.workload, "kvr_workload_options", plain, "the workload")
+  assign(options.workload, "kvr_workload_options", plain, "the workload")
 end
 
 local function set_measure(options, measure, slo)
@@ -103,7 +112,7 @@ function M.options(spec, kept)
   local options = ffi.new("struct kvr_sim_options")
   ffi.simulator().kvr_sim_defaults(options)
   set_fleet(options, spec.fleet, kept)
-  ffi.assign(options, "kvr_sim_options", spec.router, "router")
+  assign(options, "kvr_sim_options", spec.router, "router")
   set_workload(options, spec.workload, kept)
   set_measure(options, spec.measure, spec.slo)
   options.seed = spec.seed

@@ -75,7 +75,8 @@ function Store:read(key)
   local text = M.read_file(self:path(key))
   if not text then return nil end
   local ok, record = pcall(json.decode, text)
-  return ok and type(record) == "table" and record.key == key and record or nil
+  if not ok or type(record) ~= "table" or record.key ~= key then return nil end
+  return type(record.result) == "table" and type(record.cell) == "table" and record or nil
 end
 
 ---@param record table with its `key`

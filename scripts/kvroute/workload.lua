@@ -25,7 +25,7 @@ local arrivals = {
   users = "number?", think_ms = "number?", think_cv = "number?", start_ms = "number?",
   rate = "number?", gap_cv = "number?", rate_end = "number?", ramp_ms = "number?",
   pool_s = "number?", times_ms = "table?", time_scale = "number?", bootstrap = "boolean?",
-  block_len = "number?", arrivals_max = "number?", request_cap = "number?", early_share = "number?",
+  block_len = "number?", arrivals_max = "number?", early_share = "number?",
 }
 
 ---@class kvr.SessionsWorkload : kvr.Arrivals

@@ -188,6 +188,74 @@ describe("kvroute run", function()
     assert.is_truthy(err:find("1 cells run, 1 failed", 1, true), err)
   end)
 
+  it("does not show as a policy's what C decided, since its script failed", function()
+    for name, bad in pairs({ raises = "error({})", nonsense = "return 99, 'mine'" }) do
+      lab.write(folder .. "/mine.lua", ("local P = { api = 1, name = 'mine' }\nlocal n = 0\n"
+        .. "function P.pick()\n  n = n + 1\n  if n > 50 then %s end\n"
+        .. "  return kvr.nth_available(n), 'mine'\nend\nreturn P\n"):format(bad))
+      local code, out, err = run(experiment({
+        policies = ("{ 'round_robin', %q }"):format(folder .. "/mine.lua"), seeds = "1",
+        axes = "{ { 'skew', 1 } }",
+      }))
+      assert.equal(0, code, err)
+      assert.is_truthy(out:find("mine %(0 of 1%)"), name .. ": " .. out)
+      assert.is_truthy(out:find("script failed %(10 times; C decided %d+ of %d+ requests%)"), out)
+    end
+  end)
+
+  it("names what a cell cannot be run with, and no line of its own", function()
+    for part, cases in pairs({
+      fleet = {
+        ["replicas is a whole number from 0 to 4294967295, not 2.5"] =
+          "lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 2.5 }",
+        ["profile_set: max_model_len is a number, not x"] = "lab.fleet.simulated { "
+          .. "profile = 'rtx3090-8b-awq', profile_set = { max_model_len = 'x' } }",
+        ["slowdowns[2] is a number, not x"] = "lab.fleet.simulated { "
+          .. "profile = 'rtx3090-8b-awq', replicas = 2, slowdowns = { 1, 'x' } }",
+      },
+      workload = {
+        ["users is a whole number from 0 to 4294967295, not 4294967304"] =
+          "lab.workload.kvroute { users = 2 ^ 32 + 8 }",
+        ["weights of all keys make 0"] = "lab.workload.keys { users = 2, weights = { 0, 0 } }",
+      },
+      router = {
+        ["index_nodes is a whole number from 0 to 4294967295, not -1"] = "{ index_nodes = -1 }",
+        ["router has no field index_node"] = "{ index_node = 1 }",
+      },
+    }) do
+      for reason, text in pairs(cases) do
+        local code, _, err = run(experiment({
+          [part] = text, seeds = "1", policies = "{ 'p2c' }", axes = "{ { 'skew', 0 } }",
+        }))
+        assert.equal(1, code, err)
+        assert.is_truthy(err:find(reason, 1, true), err)
+        assert.is_nil(err:find("traceback"), err)
+      end
+    end
+  end)
+
+  it("runs again what stands in the store and is no result", function()
+    local path = experiment({ axes = "{ { 'skew', 0 } }", seeds = "1" })
+    local _, out = run(path)
+    for name in pairs(lab.files(folder .. "/cells")) do
+      local key = name:match("(%x+)%.json$")
+      if key then lab.write(folder .. "/cells/" .. name, ('{"key":"%s"}'):format(key)) end
+    end
+    local code, again, err = run(path)
+    assert.equal(0, code, err)
+    assert.is_truthy(err:find("^2 cells run"), err)
+    assert.equal(out, again)
+  end)
+
+  it("ends with 1 when its result cannot be shown", function()
+    local path = experiment({ axes = "{ { 'skew', 0 } }", seeds = "1" })
+    local status = os.execute(("'%s' run '%s' --out '%s/cells' >/dev/full 2>'%s/stderr'"):format(
+      lab.binary, path, folder, folder))
+    assert.equal(1, math.floor(status / 256))
+    local err = lab.read(folder .. "/stderr")
+    assert.is_truthy(err:find("cannot write the result to stdout", 1, true), err)
+  end)
+
   it("ends with 1 when it can write nowhere, and says where", function()
     local path = experiment()
     lab.write(folder .. "/file", "")
@@ -250,7 +318,43 @@ describe("kvroute run", function()
       refused("fleet is made by lab.fleet", experiment({ fleet = "{ replicas = 3 }" }))
     end)
 
+    it("places that are not told apart, and seeds that are none", function()
+      for text, reason in pairs({
+        ["{ { 'skew', 0 }, { 'skew', 1 } }"] = "two axes are called skew",
+        ["{ { 'skew', 0, 1, 0 } }"] = "skew is 0 twice",
+        ["{ { 'skew', 0, nil, 1 } }"] = "a value of skew is nil",
+        ["{ { 'skew', 0 / 0 } }"] = "a value of skew is NaN",
+        ["{ { 'skew', { 0 } } }"] = "a value of skew is table",
+      }) do
+        refused("try.lua:%d+: experiment: axes: " .. reason, experiment({ axes = text }))
+      end
+      for _, seeds in ipairs({ "0", "-1", "1.5", "0 / 0" }) do
+        refused("experiment: seeds is a whole number from 1", experiment({ seeds = seeds }))
+      end
+    end)
+
+    it("what is no data, and what ignores nothing", function()
+      refused("try.lua:%d+: slo.ttft_ms is inf, not a number",
+        experiment({ slo = "{ ttft_ms = math.huge }" }))
+      refused("workload.skew is nan", experiment({
+        workload = "function() return lab.workload.kvroute { skew = 0 / 0 } end",
+      }))
+      refused("router.ring_vnodes is a function, not data",
+        experiment({ router = "{ ring_vnodes = print }" }))
+      refused("ignore: there is no flag cold start; there are busy,",
+        experiment({ ignore = "{ 'cold start' }" }))
+      refused("ladder: stop is a function", experiment({ ladder = "{ 'users', 1, stop = 3 }" }))
+    end)
+
+    it("no folder", function()
+      refused("%-%-results is a folder", experiment(), "--results", "")
+      local code, _, err = lab.run(folder, experiment(), "--out", "")
+      assert.equal(2, code, err)
+    end)
+
     it("policies that are not there, or not right", function()
+      refused("a policy or spill rule is { NAME",
+        experiment({ policies = "{ { 'prefix_affinity', spill = {} } }" }))
       refused("there is no script nobody", experiment({ policies = "{ 'nobody' }" }))
       refused("there is no script sometimes",
         experiment({ policies = "{ { 'prefix_affinity', spill = 'sometimes' } }" }))

@@ -71,6 +71,7 @@ describe("evidence", function()
 
   it("excludes what the driver, the fleet or the machine spoilt", function()
     for name, found in pairs({
+      ["script failed"] = { script_failures = 1 },
       late = { late_p99_ms = 11 }, busy = { driver = { "busy" } }, cancelled = { cancelled = 1 },
       interrupted = { driver = { "interrupted" } },
       rows_dropped = { driver = { "rows_dropped" } }, ejections = { ejections = 2 },
@@ -79,6 +80,7 @@ describe("evidence", function()
     }) do
       local r = judged(nil, found)
       assert.same({ name }, names(evidence.flags(r)))
+      assert.is_true(evidence.NAMES[name])
       assert.is_true(evidence.excluded(r))
     end
     -- An open loop may be later: it does not wait for answers.
