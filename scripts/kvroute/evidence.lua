@@ -32,8 +32,9 @@ local M = {
 -- All that `judge` may raise, by name.
 M.NAMES = {}
 for _, name in ipairs({ "nothing measured", "script failed", "late", "busy", "interrupted",
-  "cancelled", "rows_dropped", "ejections", "out of rotation", "unclean", "cold opening", "fleet slowed",
-  "past saturation", "partial visits", "fractional visit periods", "failures" }) do
+  "rows_dropped", "cancelled", "ejections", "out of rotation", "unclean", "cold opening",
+  "fleet slowed", "past saturation", "partial visits", "fractional visit periods", "failures",
+}) do
   M.NAMES[name] = true
 end
 
