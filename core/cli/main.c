@@ -1,4 +1,6 @@
 /* kvroute: one binary, one subcommand a task. */
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@
 static const struct kvr_command *const commands[] = {
     &kvr_command_serve,     &kvr_command_replica, &kvr_command_fleet,  &kvr_command_load,
     &kvr_command_calibrate, &kvr_command_ctl,     &kvr_command_run,    &kvr_command_compare,
-    &kvr_command_rescore,   &kvr_command_floor,   &kvr_command_import,
+    &kvr_command_rescore,   &kvr_command_floor,   &kvr_command_import, &kvr_command_plan,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
@@ -25,6 +27,19 @@ static void print_help(FILE *to)
           to);
 }
 
+/* What a command prints is its result, and one that is not written, to a full disk for instance,
+ * was not given. Of servers it is a word of greeting. */
+static int run(const struct kvr_command *command, int argc, char **argv)
+{
+    bool serves = command == &kvr_command_serve || command == &kvr_command_replica ||
+                  command == &kvr_command_fleet;
+    int status = command->run(argc, argv);
+    if (serves || (fflush(stdout) == 0 && !ferror(stdout)))
+        return status;
+    fprintf(stderr, "kvroute %s: stdout cannot be written: %s\n", command->name, strerror(errno));
+    return KVR_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
@@ -38,7 +53,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(name, commands[i]->name) == 0)
-            return commands[i]->run(argc - 1, argv + 1);
+            return run(commands[i], argc - 1, argv + 1);
     if (*name)
         fprintf(stderr, "kvroute: there is no command \"%s\"\n\n", name);
     print_help(stderr);

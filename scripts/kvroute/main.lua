@@ -124,9 +124,9 @@ local function show(self, found, options)
   if #flagged > 0 then parts[#parts + 1] = table.concat(flagged, "\n") .. "\n" end
   parts[#parts + 1] = table.concat(report.notes(found), "\n") .. "\n"
   local text = table.concat(parts, "\n")
-  local shown = io.write(text) and io.flush()
+  io.write(text)
+  io.flush()
   if options.results then write_results(self, found, options, text) end
-  if not shown then error("cannot write the result to stdout", 0) end
 end
 
 local function jobs_of(chains, options)
