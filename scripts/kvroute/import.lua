@@ -4,10 +4,12 @@
 --   for row in import.rows("mooncake", "trace.jsonl.gz", { spread = "even" }) do ... end
 --
 -- Files are read a line at a time and rows made one by one: memory does not grow with a trace.
+local lfs = require("lfs")
 local json = require("kvroute.json")
 local clock = require("kvroute.import.clock")
 local dice = require("kvroute.import.dice")
 local source_of = require("kvroute.import.source")
+local store = require("kvroute.store")
 
 local M = {}
 
@@ -161,19 +163,27 @@ local function write_rows(args, out)
     options[option[1]] = args[option[1]:gsub("-", "_")]
   end
   for row in M.rows(args.format, args.file, options) do
-    local ok, why = out:write(json.encode(row), "\n")
+    local ok, why = out:write(json.encode(row) .. "\n")
     if not ok then error(why, 0) end
   end
 end
 
+-- The file is the old one until the new one is whole, so it may be one of those that are read. What
+-- is no file, as /dev/stdout, is written as it is.
 local function write_file(args)
+  local mode = lfs.attributes(args.out, "mode")
+  if mode == nil or mode == "file" then
+    local draft = store.draft(args.out)
+    local ok, failure = pcall(write_rows, args, draft)
+    if ok then return draft:keep() end
+    draft:drop()
+    error(failure, 0)
+  end
   local out, why = io.open(args.out, "wb")
   if not out then error(why, 0) end
-  local ok, failure = pcall(write_rows, args, out)
+  write_rows(args, out)
   local closed, trouble = out:close()
-  if ok and closed then return end
-  os.remove(args.out)
-  error(ok and trouble or failure, 0)
+  if not closed then error(trouble, 0) end
 end
 
 local function complain(status, what)

@@ -11,6 +11,7 @@ local import = require("kvroute.import")
 local json = require("kvroute.json")
 local process = require("kvroute.process")
 local simulate = require("kvroute.simulate")
+local store = require("kvroute.store")
 
 local M = {}
 
@@ -273,11 +274,10 @@ local function keep_rows(where, path)
   if not path then return end
   -- May be another file system than that of the folder.
   local from = assert(io.open(where.folder .. "/driver.jsonl", "rb"))
-  local to = assert(io.open(path .. ".tmp", "wb"))
+  local to = store.draft(path)
   for bytes in function() return from:read(65536) end do to:write(bytes) end
   from:close()
-  assert(to:close())
-  assert(os.rename(path .. ".tmp", path))
+  to:keep()
 end
 
 -- The evidence of what ran beside the load.

@@ -5,6 +5,7 @@ local collect = require("kvroute.collect")
 local evidence = require("kvroute.evidence")
 local policy = require("kvroute.policy")
 local schema = require("kvroute.schema")
+local store = require("kvroute.store")
 local trace = require("kvroute.trace")
 
 local M = {}
@@ -129,11 +130,11 @@ local function load_scripts(sim, job)
   end
 end
 
-local function write_rows(sim, file)
+local function write_rows(sim, draft)
   local C, len = ffi.simulator(), ffi.new("size_t[1]")
   local bytes = C.kvr_sim_rows(sim, len)
   if len[0] == 0 then return end
-  file:write(ffi.string(bytes, len[0]))
+  checked(draft.write, draft, ffi.string(bytes, len[0]))
   C.kvr_sim_take_rows(sim, len[0])
 end
 
@@ -200,12 +201,9 @@ function M.run(job, alive)
   ffi.gc(sim, C.kvr_sim_destroy)
   if job.spec.workload.trace then trace.fill(C.kvr_sim_workload(sim), job.spec.workload.trace) end
   load_scripts(sim, job)
-  local file = job.rows and assert(io.open(job.rows .. ".tmp", "wb"))
-  run(sim, see, file, alive or function() end)
-  if file then
-    assert(file:close())
-    assert(os.rename(job.rows .. ".tmp", job.rows))
-  end
+  local rows = job.rows and checked(store.draft, job.rows)
+  run(sim, see, rows, alive or function() end)
+  if rows then checked(rows.keep, rows) end
   local result = ffi.new("struct kvr_sim_result")
   C.kvr_sim_result(sim, result)
   local out = ffi.table(result, "kvr_sim_result")

@@ -41,19 +41,55 @@ function M.read_file(path)
   return text
 end
 
+-- A file that is the old one, or none, until it is kept. Each process writes one of its own.
+---@class kvr.Draft
+---@field path string
+local Draft = {}
+Draft.__index = Draft
+
+---@param path string
+---@return kvr.Draft
+function M.draft(path)
+  local new = ("%s.%d.tmp"):format(path, unistd.getpid())
+  local file, why = io.open(new, "wb")
+  if not file then error("cannot write " .. why, 0) end
+  return setmetatable({ path = path, new = new, file = file }, Draft)
+end
+
+---Lets go of what was written.
+function Draft:drop()
+  if io.type(self.file) == "file" then self.file:close() end
+  os.remove(self.new)
+end
+
+local function give_up(self, why)
+  self:drop()
+  error(("cannot write %s: %s"):format(self.path, why), 0)
+end
+
+---Raises what is wrong, as `keep` does; a file of Lua's would return it.
+---@param text string
+---@return boolean
+function Draft:write(text)
+  local ok, why = self.file:write(text)
+  if not ok then give_up(self, why) end
+  return true
+end
+
+function Draft:keep()
+  local ok, why = self.file:close()
+  if ok then ok, why = os.rename(self.new, self.path) end
+  if not ok then give_up(self, why) end
+end
+
 ---A file that is either the old one or the new one, whatever happens.
 ---@param path string
 ---@param text string
 function M.write_file(path, text)
   make_folder(path:match("^(.*)/[^/]*$") or ".")
-  local new = ("%s.%d.tmp"):format(path, unistd.getpid())
-  local file, why = io.open(new, "wb")
-  if not file then error("cannot write " .. why, 0) end
-  local written = file:write(text)
-  if not (file:close() and written and os.rename(new, path)) then
-    os.remove(new)
-    error("cannot write " .. path, 0)
-  end
+  local draft = M.draft(path)
+  draft:write(text)
+  draft:keep()
 end
 
 ---@param key string

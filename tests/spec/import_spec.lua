@@ -744,12 +744,25 @@ describe("the command", function()
 
   it("leaves no half a file behind a bad line", function()
     local path = lines_of('{"input_tokens":1,"output_tokens":1}', '{"input_tokens":0}')
-    local out = os.tmpname()
+    local out = file_of("what was there\n")
     local ok, text = run(("rows %s -o %s"):format(path, out))
     assert.is_false(ok)
     assert.are.equal(
       ("error: %s:2: input_tokens: is 0; allowed: 1 to 16777216\n"):format(path), text)
+    assert.are.equal("what was there\n", io.open(out):read("*a"))
+    os.remove(out)
+    assert.is_false((run(("rows %s -o %s"):format(path, out))))
     assert.is_nil(io.open(out))
+  end)
+
+  it("writes over a file that it reads, and to what is no file", function()
+    local row = '{"input_tokens":1,"output_tokens":1}\n'
+    local path = file_of(row .. row)
+    assert.is_true((run(("rows %s --limit 1 -o %s"):format(path, path))))
+    assert.are.equal(row, io.open(path):read("*a"))
+    local ok, text = run(("rows %s -o /dev/stdout | cat"):format(path))
+    assert.is_true(ok)
+    assert.are.equal(row, text)
   end)
 
   it("lists formats and options, and refuses others", function()
