@@ -1,6 +1,6 @@
--- The bands in which the emulated fleet has to be, against what was measured on real cards and found
--- in a prototype, with one set of constants for all policies. They are asked of the experiments
--- themselves, with fewer seeds; KVR_SEEDS=9 runs them as they were published.
+-- The bands in which the emulated fleet has to be, against what was measured on real cards and
+-- found in a prototype, with one set of constants for all policies. They are asked of the
+-- experiments themselves, with fewer seeds; KVR_SEEDS=9 runs them as they were published.
 local cjson = require("cjson")
 local lab = require("sim.laboratory")
 
