@@ -79,6 +79,11 @@ static int run_import(int argc, char **argv)
     return run("import", argc, argv);
 }
 
+static int run_plan(int argc, char **argv)
+{
+    return run("plan", argc, argv);
+}
+
 const struct kvr_command kvr_command_compare = {"compare", "recorded cells, policy against policy",
                                                 run_compare};
 const struct kvr_command kvr_command_floor = {
@@ -87,3 +92,5 @@ const struct kvr_command kvr_command_rescore = {
     "rescore", "judges recorded cells anew, from their rows", run_rescore};
 const struct kvr_command kvr_command_import = {"import", "recorded traces, as rows to replay",
                                                run_import};
+const struct kvr_command kvr_command_plan = {"plan", "which destinations keys of known rates go to",
+                                             run_plan};

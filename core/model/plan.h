@@ -1,0 +1,81 @@
+/* Which destinations a routing key goes to until the next plan: Algorithm 1 of CacheRoute (Cheng,
+ * "CacheRoute: Planned Prefix-Affinity Routing for Large-Scale LLM Serving", 2026), as a pure
+ * function from key rates to a table, with what the paper leaves open made precise:
+ *
+ *   1 copies    a key of rate r gets k = min(destinations, max(1, ceil(r / q_cap))) of them: more
+ *               cannot be distinct.
+ *   2 order     by falling rate of the whole key, not of a copy; equal rates by rising key.
+ *   3 admission in that order while the copies fit the slots. The first key that does not fit ends
+ *               it (the paper's "while"), or with `skip` is passed over. Without split keys that
+ *               is the same.
+ *   4 tail      what is not admitted loads destinations by their share of all weight.
+ *   5 placement key after key, each copy of load r / k to the destination that would have the least
+ *               load over weight with it, among those without a copy of this key. Equal weights:
+ *               the least loaded. Ties: the lowest number.
+ *
+ * Slots are planning units, one a copy: only their sum is bounded, no destination's own. Any unit
+ * of rate will do that is the same for rates and q_cap; loads are in it.
+ *
+ * n keys, A copies, R destinations of W different weights: O(n + A (W + log R)) and 36 bytes a key
+ * while it is made, about 24 a key admitted after. A lookup is O(1). A plan never changes once it
+ * is made: it may be read by any number of threads, and is swapped whole.
+ *
+ * LuaJIT reads this header as it stands (kvr_sim_declarations). */
+#ifndef KVR_PLAN_H
+#define KVR_PLAN_H
+
+#include <stdint.h>
+
+#include "check.h"
+#include "error.h"
+
+#define KVR_PLAN_KEYS_MAX   (1u << 24)
+#define KVR_PLAN_COPIES_MAX (1u << 26)
+
+struct kvr_plan_key {
+    uint64_t key; /* any number */
+    double rate;  /* finite, >= 0 */
+};
+
+struct kvr_plan_options {
+    double q_cap;   /* most load of one copy; 0: no limit, every key has one copy */
+    uint32_t slots; /* copies in all; 0: KVR_PLAN_COPIES_MAX, which bounds it in any case */
+    uint32_t skip;  /* 1: a key whose copies do not fit is passed over; 0: it ends admission */
+};
+
+/* A key of the plan, and where its destinations stand. */
+struct kvr_plan_entry {
+    uint64_t key;
+    uint32_t first; /* in `assigned` */
+    uint32_t count; /* > 0; all different */
+};
+
+struct kvr_plan {
+    struct kvr_plan_entry *entries; /* by falling rate */
+    uint32_t *heads;                /* entry + 1 by hash of its key, then the next free; 0: none */
+    uint16_t *assigned;             /* destinations of all entries, one after another */
+    double *loads;                  /* expected, by destination; the tail's part included */
+    uint32_t head_mask;
+    uint32_t keys;         /* given */
+    uint32_t admitted;     /* entries */
+    uint32_t split;        /* of these with more than one copy */
+    uint32_t copies;       /* of all entries; at most slots */
+    uint32_t destinations; /* at most KVR_REPLICAS_MAX */
+    double admitted_rate;
+    double tail_rate; /* of the other keys */
+    double imbalance; /* largest over mean load by weight; 1: even, or no load at all */
+};
+
+/* `weights` > 0 by destination, NULL: 1 each. Keys are all different. NULL with the reason in
+ * `error`: a number out of its range, or a key that is admitted twice. */
+KVR_EXPORT struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *options,
+                                            const struct kvr_plan_key *keys, uint32_t keys_len,
+                                            const double *weights, uint32_t destinations,
+                                            struct kvr_error *error);
+KVR_EXPORT void kvr_plan_destroy(struct kvr_plan *plan); /* NULL is allowed */
+
+/* Of an admitted key: its destinations, `*count` of them. NULL and 0 for any other. */
+KVR_EXPORT const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key,
+                                           uint32_t *count);
+
+#endif

@@ -1,0 +1,77 @@
+-- kvroute plan
+local argparse = require("argparse")
+local command = require("kvroute.command")
+local json = require("kvroute.json")
+local plan = require("kvroute.plan")
+local store = require("kvroute.store")
+
+local function parser_of()
+  local parser = argparse("kvroute plan",
+    "Places keys of known rates on destinations (CacheRoute's Algorithm 1): the keys of highest\n"
+    .. "rate, as long as there are slots, each to the least loaded; and shows the loads that are\n"
+    .. "expected. Exit status: 0 made, 1 failed, 2 asked wrongly.")
+  parser:option("--rates", "CSV with the header key,rate, or *.jsonl with objects of the two; .gz "
+    .. "too"):argname("FILE"):count(1)
+  parser:option("--destinations", "so many of weight 1, named 0, 1, ..."):convert(tonumber)
+    :argname("N")
+  parser:option("--to", "a destination and its weight, which is 1 if left out"):count("*")
+    :argname("NAME[=W]")
+  parser:option("--slots", "copies of keys for each destination, on average; no limit if left out")
+    :convert(tonumber):argname("N")
+  parser:option("--q-cap", "most load of one copy, in the unit of the rates: hotter keys get more "
+    .. "copies"):convert(tonumber):argname("RATE")
+  parser:flag("--skip", "pass over a key whose copies do not fit, instead of ending there")
+  parser:option("--out", "write the plan: " .. plan.HEADER):argname("FILE")
+  parser:option("--last", "a plan written before, to show the churn against"):argname("FILE")
+  parser:flag("--json", "show as JSON")
+  return parser
+end
+
+local function is_whole(value) return value >= 1 and value % 1 == 0 end
+
+-- What is wrong with the numbers, or nil.
+local function complaint(arguments)
+  if (arguments.destinations ~= nil) == (#arguments.to > 0) then
+    return "either --destinations or --to"
+  end
+  for _, name in ipairs({ "destinations", "slots" }) do
+    if arguments[name] and not is_whole(arguments[name]) then
+      return ("--%s is a whole number above 0"):format(name)
+    end
+  end
+  if arguments.q_cap and arguments.q_cap <= 0 then return "--q-cap is above 0" end
+end
+
+local function destinations_of(arguments)
+  local out, seen = {}, {}
+  for i = 1, arguments.destinations or 0 do out[i] = { name = tostring(i - 1), weight = 1 } end
+  for i, text in ipairs(arguments.to) do
+    local name, weight = text:match("^([^%s,=]+)=?(.*)$")
+    weight = weight == "" and 1 or tonumber(weight)
+    if not name or not weight or weight <= 0 then
+      error(("--to is NAME or NAME=WEIGHT, not %s"):format(text), 0)
+    end
+    if seen[name] then error(("--to %s is there twice"):format(name), 0) end
+    seen[name] = true
+    out[i] = { name = name, weight = weight }
+  end
+  return out
+end
+
+---@param context kvr.CommandContext
+---@return integer
+return function(context)
+  return command.run("plan", parser_of(), context, function(arguments)
+    local why = complaint(arguments)
+    if why then
+      io.stderr:write(("kvroute plan: %s (see --help)\n"):format(why))
+      return command.USAGE
+    end
+    local made = plan.make(plan.read_rates(arguments.rates), destinations_of(arguments), arguments)
+    local churn = arguments.last and plan.churn(plan.read(arguments.last), made)
+    if arguments.out then store.write_file(arguments.out, plan.csv(made)) end
+    io.write(arguments.json and json.encode(plan.data(made, churn), true) .. "\n"
+      or plan.text(made, churn))
+    return command.OK
+  end)
+end

@@ -1,0 +1,148 @@
+local cjson = require("cjson")
+local plan = require("kvroute.plan")
+
+local COMMAND = (os.getenv("KVR_BUILD") or "build") .. "/kvroute plan "
+
+local files = {}
+
+local function file_of(text, suffix)
+  local path = os.tmpname()
+  files[#files + 1] = path
+  if suffix then
+    path = path .. suffix
+    files[#files + 1] = path
+  end
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+local function run(words)
+  local pipe = assert(io.popen(COMMAND .. words .. " 2>&1; echo $?"))
+  local text, status = pipe:read("*a"):match("^(.*)(%d)\n$")
+  pipe:close()
+  return text, tonumber(status)
+end
+
+local function equal(n)
+  local out = {}
+  for i = 1, n do out[i] = { name = tostring(i - 1), weight = 1 } end
+  return out
+end
+
+local function rates_of(text)
+  local out = {}
+  for key, rate in text:gmatch("(%w+)=([%d.]+)") do
+    out[#out + 1] = { key = key, rate = tonumber(rate) }
+  end
+  return out
+end
+
+local function placements(made)
+  local out = {}
+  for _, entry in ipairs(made.entries) do out[entry.key] = table.concat(entry.to, " ") end
+  return out
+end
+
+describe("a plan", function()
+  teardown(function()
+    for _, path in ipairs(files) do os.remove(path) end
+  end)
+
+  it("places by falling rate, each on the least loaded", function()
+    local made = plan.make(rates_of("a=4 b=7 c=5 d=6 e=3"), equal(2), { slots = 2 })
+    assert.same({ b = "0", d = "1", c = "1", a = "0" }, placements(made))
+    assert.equal("b d c a", made.entries[1].key .. " " .. made.entries[2].key .. " "
+      .. made.entries[3].key .. " " .. made.entries[4].key)
+    assert.same({ name = "0", weight = 1, load = 12.5, keys = 2 }, made.destinations[1])
+    assert.equal(3, made.tail_rate)
+    assert.equal(1, made.imbalance)
+  end)
+
+  it("gives a hot key several destinations, and skips what does not fit if told so", function()
+    local rates = rates_of("a=9 b=8 c=3")
+    assert.same({ a = "0 1 2" }, placements(plan.make(rates, equal(4), { q_cap = 3, slots = 1 })))
+    local made = plan.make(rates, equal(4), { q_cap = 3, slots = 1, skip = true })
+    assert.same({ a = "0 1 2", c = "3" }, placements(made))
+    assert.equal(1, made.split)
+    assert.equal(4, made.copies)
+  end)
+
+  it("keeps the order of the file among equal rates", function()
+    assert.same({ z = "0", a = "1" },
+      placements(plan.make(rates_of("z=1 a=1 m=1"), equal(2), { slots = 1 })))
+  end)
+
+  it("has the churn of sets of placements", function()
+    local made = plan.make(rates_of("a=4 b=3 c=2"), equal(3), {})
+    assert.same({ placements = 0, counts = 0, kept = 3, added = 0, removed = 0 },
+      plan.churn({ a = { "0" }, b = { "1" }, c = { "2" } }, made))
+    -- a stays and loses a copy, b moves, c comes, d goes: 1 kept of 6.
+    local churn = plan.churn({ a = { "0", "1" }, b = { "2" }, d = { "2" } }, made)
+    assert.near(1 - 1 / 6, churn.placements, 1e-12)
+    assert.same({ 1, 2, 3 }, { churn.kept, churn.added, churn.removed })
+    assert.equal(0.5, churn.counts)
+    assert.equal(0, plan.churn({}, plan.make({}, equal(1), {})).placements)
+  end)
+
+  it("is read again as it was written", function()
+    local made = plan.make(rates_of("a=9 b=0.1 c=2"), equal(3), { q_cap = 4 })
+    local read = plan.read(file_of(plan.csv(made)))
+    assert.same({ a = { "0", "1", "2" }, c = { "0" }, b = { "1" } }, read)
+    assert.equal(0, plan.churn(read, made).placements)
+  end)
+
+  it("reads rates as CSV and as JSON lines", function()
+    local wanted = { { key = "a", rate = 1.5 }, { key = "b", rate = 0 } }
+    assert.same(wanted, plan.read_rates(file_of("key,rate\na,1.5\n\nb,0\n")))
+    assert.same(wanted, plan.read_rates(file_of(
+      '{"key":"a","rate":1.5,"note":1}\n{"key":"b","rate":0}\n', ".jsonl")))
+  end)
+
+  it("names file, line and field of what is wrong", function()
+    local function fails(text, suffix, line, ...)
+      local path = file_of(text, suffix)
+      local ok, why = pcall(plan.read_rates, path)
+      assert.is_false(ok)
+      assert.truthy(why:find(("%s:%d: "):format(path, line), 1, true), why)
+      for i = 1, select("#", ...) do
+        local part = select(i, ...)
+        assert.truthy(why:find(part, 1, true), why)
+      end
+    end
+    fails("name,rate\n", nil, 1, "key,rate")
+    fails("key,rate\na,1,2\n", nil, 2, "3 cells")
+    fails("key,rate\na,1\nb,-1\n", nil, 3, "rate: is -1")
+    fails("key,rate\na,fast\n", nil, 2, "rate: is \"fast\"; a number")
+    fails("key,rate\na,nan\n", nil, 2, "rate: ")
+    fails("key,rate\na,1\nb,1\na,2\n", nil, 4, "key: a was on line 2")
+    fails("key,rate\na b,1\n", nil, 2, "key: ")
+    fails("key,rate\n,1\n", nil, 2, "key: ")
+    fails('{"key":"a"}\n', ".jsonl", 1, "rate: is missing")
+    fails('{"key":1,"rate":1}\n', ".jsonl", 1, "key: is 1; a text")
+    local path = file_of("key,rate,destinations\na,1,\n")
+    local _, why = pcall(plan.read, path)
+    assert.equal(path .. ":2: destinations: is empty", why)
+  end)
+
+  it("is a command", function()
+    local rates, out = file_of("key,rate\na,4\nb,7\nc,5\n"), file_of("")
+    local text, status = run(("--rates %s --to x --to y=2 --out %s"):format(rates, out))
+    assert.equal(0, status, text)
+    assert.truthy(text:find("3 of 3 keys admitted, with 100.0 %", 1, true), text)
+    assert.same({ b = { "y" }, c = { "x" }, a = { "y" } }, plan.read(out))
+    text, status = run(("--rates %s --destinations 2 --last %s --json"):format(rates, out))
+    assert.equal(0, status, text)
+    local data = cjson.decode(text)
+    assert.equal(1, data.churn.placements)
+    assert.equal(9, data.destinations[2].load)
+    text, status = run("--rates " .. rates)
+    assert.equal(2, status, text)
+    for _, words in ipairs({ "--destinations 0", "--destinations 2 --slots 1.5", "--to x --to x",
+      "--to x=0", "--destinations 2000", "--destinations 2 --last /nowhere" }) do
+      text, status = run(("--rates %s %s"):format(rates, words))
+      assert.is_true(status > 0 and text:find("^kvroute plan: ") ~= nil, words .. ": " .. text)
+    end
+  end)
+end)
