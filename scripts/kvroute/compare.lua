@@ -53,7 +53,10 @@ function M.read(paths, options)
   for _, name in ipairs(options.metrics or { options.matrix }) do metric.find(name) end
   local all, refusals = mixture.collapse(recorded.read(paths, options.where))
   if #refusals > 0 then return refused(options, refusals) end
-  if #all == 0 then error("there are no cells in " .. table.concat(paths, ", "), 0) end
+  if #all == 0 then
+    error(("there are no %scells in %s"):format(#(options.where or {}) > 0 and "such " or "",
+      table.concat(paths, ", ")), 0)
+  end
   local fields = recorded.axes(all, options.axes or {})
   local axes = recorded.place(all, fields)
   refusals = mixture.refusals(all, fields, axes)
@@ -111,6 +114,8 @@ function M.text(comparison)
   local out = {}
   if #comparison.refusals > 0 then
     for i, each in ipairs(comparison.refusals) do out[i] = "refused: " .. each.text .. "\n" end
+    out[#out + 1] = "--where NAME=VALUE takes only some of the cells, --axis NAME lets a field "
+      .. "differ\n"
     return table.concat(out)
   end
   local found, options = comparison.results, comparison.options

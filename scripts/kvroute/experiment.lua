@@ -23,6 +23,7 @@ local json = require("kvroute.json")
 local metric = require("kvroute.metric")
 local policy = require("kvroute.policy")
 local results = require("kvroute.results")
+local router = require("kvroute.router")
 local schema = require("kvroute.schema")
 
 local M = {}
@@ -155,10 +156,19 @@ local function places_of(axes)
   return places
 end
 
+-- The place as a function of the experiment sees it: without this a misspelt axis would be nil, and
+-- nil is most fields' default.
+local function shown(at, axes)
+  return setmetatable(schema.copy(at), { __index = function(_, name)
+    error(("there is no axis %s; %s"):format(tostring(name),
+      #axes > 0 and "there are " .. table.concat(axes, ", ") or "this experiment has none"), 2)
+  end })
+end
+
 local function value_at(self, name, at)
   local value = self.definition[name]
   if type(value) ~= "function" then return value end
-  local out = blame.call(value, schema.copy(at))
+  local out = blame.call(value, shown(at, self.axes))
   if type(out) ~= "table" then
     local place = cell.place(at, self.axes)
     error(("experiment %s: %s gives %s%s"):format(self.name, name, type(out),
@@ -171,6 +181,20 @@ local measures = {
   seconds = "number?", warmup_s = "number?", requests = "number?", warmup_requests = "number?",
   drain_s = "number?",
 }
+
+local function check_measure(measure)
+  schema.check("measure", measure, measures)
+  for _, name in ipairs(schema.names(measure)) do
+    if measure[name] < 0 then
+      error(("measure: %s is %g, and cannot be negative"):format(name, measure[name]), 0)
+    end
+  end
+  if measure.seconds and measure.warmup_s and measure.warmup_s >= measure.seconds then
+    error(("measure: a warm-up of %g s leaves nothing of %g s in all"):format(measure.warmup_s,
+      measure.seconds), 0)
+  end
+  return measure
+end
 
 -- The text of a load point has no like at another, and is the same for all policies: its epoch.
 local function with_epoch(workload, seed)
@@ -214,8 +238,8 @@ local function parts_at(self, at)
       error(("experiment %s: %s is made by lab.%s"):format(self.name, what, what), 0)
     end
   end
-  parts.router = value_at(self, "router", at) or {}
-  parts.measure = schema.check("measure", value_at(self, "measure", at), measures)
+  parts.router = router.check(value_at(self, "router", at) or {})
+  parts.measure = check_measure(value_at(self, "measure", at))
   parts.slo = schema.check("slo", value_at(self, "slo", at),
     { ttft_ms = "number?", itl_ms = "number?" })
   for _, name in ipairs({ "fleet", "workload", "router", "measure", "slo" }) do

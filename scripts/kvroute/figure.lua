@@ -204,10 +204,30 @@ end
 ---@field kind "lines"|"bars"|"heat"
 ---@field [string] any the figure itself
 
+-- What each kind must have, and what makes it.
+local needed = {
+  lines = { fields = { "title", "panels|series" }, from = "lab.figure.over" },
+  bars = { fields = { "title", "y", "groups", "series" }, from = "lab.figure.groups" },
+  heat = { fields = { "title", "x", "y", "cells" }, from = "lab.figure.against or .winners" },
+}
+
+local function check(name, figure)
+  local kind = type(figure) == "table" and needed[figure.kind]
+  if not kind then error(("figure %s: its kind is lines, bars or heat"):format(name), 0) end
+  for _, field in ipairs(kind.fields) do
+    local one, other = field:match("^(%w+)|?(%w*)$")
+    if figure[one] == nil and figure[other] == nil then
+      error(("figure %s has no %s; %s makes all but its kind and title"):format(name,
+        field:gsub("|", " or "), kind.from), 0)
+    end
+  end
+end
+
 ---Writes BASE-NAME.svg and .png of each, and what they show as BASE.figures.json.
 ---@param base string
 ---@param figures table<string, kvr.NamedFigure>
 function M.write_all(base, figures)
+  for _, name in ipairs(schema.names(figures)) do check(name, figures[name]) end
   store.write_file(base .. ".figures.json", json.encode(figures, true) .. "\n")
   for _, name in ipairs(schema.names(figures)) do
     M[figures[name].kind](base .. "-" .. name, figures[name])

@@ -1,5 +1,6 @@
 -- Where requests go: engines under virtual time, emulated engines behind real sockets, or engines
 -- that run somewhere. Each function gives plain data for a cell.
+local ffi = require("kvroute.ffi")
 local json = require("kvroute.json")
 local schema = require("kvroute.schema")
 local watch = require("kvroute.watch")
@@ -22,10 +23,10 @@ local M = {}
 ---@field scrape_ms number? 1,000 between two readings of an engine's signals
 ---@field max_waiting number? requests queued in one engine
 local simulated = {
-  profile = "string", profile_set = "table?", replicas = "number?", slowdowns = "table?",
+  profile = "string", profile_set = "table?", replicas = "count?", slowdowns = "table?",
   weights = "table?", changes = "table?", authorities = "string?", ring_seed = "number?",
   network_ms = "number?", router_ms = "number?", decision_ms = "number?",
-  decision_sigma = "number?", scrape_ms = "number?", max_waiting = "number?",
+  decision_sigma = "number?", scrape_ms = "number?", max_waiting = "count?",
 }
 
 ---@class kvr.EmulatedFleet
@@ -34,7 +35,7 @@ local simulated = {
 ---@field time_scale number? 1, engine seconds a second
 ---@field port number? of the first replica, which places it on the ring; 0: any free ones
 local emulated = {
-  profile = "string", replicas = "number?", time_scale = "number?", port = "number?",
+  profile = "string", replicas = "count?", time_scale = "number?", port = "count?",
 }
 
 ---@class kvr.UrlFleet
@@ -45,7 +46,14 @@ local urls = { urls = "table", profile = "string?", reset = "string?" }
 
 -- A profile file's values are part of what decides a result: they travel with the cell.
 local function read_profile(out)
-  if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then return end
+  if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then
+    local C = ffi.simulator()
+    if C.kvr_sim_use_profile(ffi.new("struct kvr_sim_options"), out.profile) ~= 0 then
+      error(("fleet: there is no profile %s; kvroute replica --profile %s says which there are")
+        :format(out.profile, out.profile), 0)
+    end
+    return
+  end
   local values = {}
   watch.add(out.profile)
   local chunk, why = loadfile(out.profile)

@@ -157,7 +157,8 @@ local function run(self, chains, options)
   if ran.missing > 0 then
     say("shard %s: %d cells run, %d are left to the others", options.shard, ran.ran, ran.missing)
   else
-    show(self, found, options)
+    -- Where all cells failed, a table would only push their reasons out of sight.
+    if next(ran.records) then show(self, found, options) end
     say("%d cells run, %d failed; all are in %s", ran.ran, #ran.failures, folder)
   end
   return #ran.failures > 0 and FAILED or OK

@@ -143,7 +143,7 @@ end
 local function ignored(results)
   local parts = {}
   for name, count in pairs(results.ignored) do
-    parts[#parts + 1] = ("%s (%d cells)"):format(name, count)
+    parts[#parts + 1] = ("%s (%d %s)"):format(name, count, count == 1 and "cell" or "cells")
   end
   table.sort(parts)
   return #parts > 0 and "flags that exclude nothing here: " .. table.concat(parts, ", ") or nil

@@ -1,4 +1,6 @@
 -- Settings of the router, for an experiment's `router`.
+local schema = require("kvroute.schema")
+
 local M = {}
 
 ---@class kvr.RouterSettings zeros are the router's own defaults
@@ -19,6 +21,20 @@ local M = {}
 ---@field health_interval_ms number?
 ---@field health_ramp_ms number?
 ---@field canary_share number?
+local types = {
+  index_ttl_ms = "number?", index_nodes = "count?", index_nodes_per_replica = "count?",
+  index_memory_mb = "number?", index_block_bytes = "count?", index_wide_after = "count?",
+  index_replies = "number|boolean?", ring_vnodes = "count?", capacity = "count?", moves = "count?",
+  requests_max = "count?", queue_max = "count?", queue_shortest = "number|boolean?",
+  queue_deadline_ms = "number?", health_interval_ms = "number?", health_ramp_ms = "number?",
+  canary_share = "number?",
+}
+
+---@param settings kvr.RouterSettings
+---@return kvr.RouterSettings
+function M.check(settings)
+  return schema.check("router", settings, types)
+end
 
 ---As the study of five RTX 3090 had it: beliefs last 57 s, 16,311 blocks at most.
 ---@type kvr.RouterSettings

@@ -13,7 +13,14 @@ local function article(kind)
   return (kind:find("^[aeiou]") and "an " or "a ") .. kind
 end
 
----The types of each name, as "number", "string|table", ...; a "?" at the end allows its absence.
+-- "count" is a number, too: a whole one that is not negative.
+local function is_of(kinds, value)
+  if kinds == "count" then return type(value) == "number" end
+  return ("|" .. kinds .. "|"):find("|" .. type(value) .. "|", 1, true) ~= nil
+end
+
+---The types of each name, as "number", "count" (whole, not negative), "string|table", ...; a "?" at
+---the end allows its absence.
 ---@param what string as the user calls the table
 ---@param values table
 ---@param types table<string, string>
@@ -33,9 +40,11 @@ function M.check(what, values, types)
     local value = values[name]
     if value == nil and optional == 0 then
       error(("%s needs %s"):format(what, name), 0)
-    elseif value ~= nil and not ("|" .. kinds .. "|"):find("|" .. type(value) .. "|", 1, true) then
-      error(("%s: %s is %s, not %s"):format(what, name, article((kinds:gsub("|", " or a "))),
-        article(type(value))), 0)
+    elseif value ~= nil and not is_of(kinds, value) then
+      error(("%s: %s is %s, not %s"):format(what, name,
+        article((kinds:gsub("count", "number"):gsub("|", " or a "))), article(type(value))), 0)
+    elseif value ~= nil and kinds == "count" and not (value >= 0 and value % 1 == 0) then
+      error(("%s: %s is a whole number from 0, not %.15g"):format(what, name, value), 0)
     end
   end
   return values

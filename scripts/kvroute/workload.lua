@@ -22,10 +22,10 @@ local M = {}
 ---@field bootstrap boolean? blocks of the gaps of times_ms, drawn anew
 ---@field block_len number? of these blocks; 0: the cube root of all
 local arrivals = {
-  users = "number?", think_ms = "number?", think_cv = "number?", start_ms = "number?",
+  users = "count?", think_ms = "number?", think_cv = "number?", start_ms = "number?",
   rate = "number?", gap_cv = "number?", rate_end = "number?", ramp_ms = "number?",
   pool_s = "number?", times_ms = "table?", time_scale = "number?", bootstrap = "boolean?",
-  block_len = "number?", arrivals_max = "number?", early_share = "number?",
+  block_len = "count?", arrivals_max = "count?", early_share = "number?",
 }
 
 ---@class kvr.SessionsWorkload : kvr.Arrivals
@@ -33,7 +33,7 @@ local arrivals = {
 ---@field sessions number? instead of working_set: so many
 ---@field skew number? 0, popularity of the i-th session is i^-skew
 ---@field turns number? 4 of a conversation
----@field capacity_tokens number? 629,760
+---@field capacity_tokens number? 629,760, of five RTX 3090, whatever the fleet is
 ---@field user_bytes number? 1,792 of a user's message
 ---@field assistant_bytes number? 256 of a quoted reply
 ---@field system_bytes number? 512
@@ -44,10 +44,10 @@ local arrivals = {
 ---@field max_tokens number? 64
 ---@field early_share number? 0.2 of the answers stop by themselves
 local sessions = {
-  working_set = "number?", sessions = "number?", skew = "number?", turns = "number?",
-  capacity_tokens = "number?", user_bytes = "number?", assistant_bytes = "number?",
-  system_bytes = "number?", system_share = "number?", branch_share = "number?",
-  branch_families = "number?", branch_turns = "number?", max_tokens = "number?",
+  working_set = "number?", sessions = "count?", skew = "number?", turns = "count?",
+  capacity_tokens = "number?", user_bytes = "count?", assistant_bytes = "count?",
+  system_bytes = "count?", system_share = "number?", branch_share = "number?",
+  branch_families = "count?", branch_turns = "count?", max_tokens = "count?",
 }
 
 ---@class kvr.KeysWorkload : kvr.Arrivals
@@ -67,11 +67,11 @@ local sessions = {
 ---@field output_cv number? 0 fixed, else lognormal
 ---@field output_max number?
 local keys = {
-  keys = "number?", template_tokens = "number?", context_tokens = "number?",
-  variant_tokens = "number?", variants = "number?", whales = "number?", whale_share = "number?",
+  keys = "count?", template_tokens = "number?", context_tokens = "number?",
+  variant_tokens = "number?", variants = "count?", whales = "count?", whale_share = "number?",
   unique_tokens = "number?", unique_spread = "number?", weight_shift = "number?",
-  weight_power = "number?", weights = "table?", output_tokens = "number?", output_cv = "number?",
-  output_max = "number?",
+  weight_power = "number?", weights = "table?", output_tokens = "count?", output_cv = "number?",
+  output_max = "count?",
 }
 
 ---@class kvr.TraceWorkload : kvr.Arrivals

@@ -206,8 +206,8 @@ describe("kvroute run", function()
   it("names what a cell cannot be run with, and no line of its own", function()
     for part, cases in pairs({
       fleet = {
-        ["replicas is a whole number from 0 to 4294967295, not 2.5"] =
-          "lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 2.5 }",
+        ["replicas is a whole number from 0 to 4294967295, not 4294967298"] =
+          "lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 2 ^ 32 + 2 }",
         ["profile_set: max_model_len is a number, not x"] = "lab.fleet.simulated { "
           .. "profile = 'rtx3090-8b-awq', profile_set = { max_model_len = 'x' } }",
         ["slowdowns[2] is a number, not x"] = "lab.fleet.simulated { "
@@ -219,8 +219,8 @@ describe("kvroute run", function()
         ["weights of all keys make 0"] = "lab.workload.keys { users = 2, weights = { 0, 0 } }",
       },
       router = {
-        ["index_nodes is a whole number from 0 to 4294967295, not -1"] = "{ index_nodes = -1 }",
-        ["router has no field index_node"] = "{ index_node = 1 }",
+        ["index_nodes is a whole number from 0 to 4294967295, not 4294967296"] =
+          "{ index_nodes = 2 ^ 32 }",
       },
     }) do
       for reason, text in pairs(cases) do
@@ -276,6 +276,27 @@ describe("kvroute run", function()
     assert.is_truthy(err:find("try.lua:%d+: there is no metric goodpud"), err)
   end)
 
+  it("shows no table of cells that all failed", function()
+    local code, out, err = run(experiment({ workload = "lab.workload.kvroute { turns = 0 }" }))
+    assert.equal(1, code)
+    assert.equal("", out)
+    assert.is_truthy(err:find("turns is 0, must be between", 1, true), err)
+  end)
+
+  it("tells what a figure lacks", function()
+    for figure, why in pairs({
+      ["{ kind = 'bars', title = 'x' }"] = "figure f has no y; lab.figure.groups makes",
+      ["{ kind = 'lines', title = 'x' }"] = "figure f has no panels or series; lab.figure.over",
+      ["{ kind = 'pie' }"] = "figure f: its kind is lines, bars or heat",
+    }) do
+      local code, _, err = run(experiment({
+        seeds = "1", figures = ("function() return { f = %s } end"):format(figure),
+      }), "--results", folder .. "/out")
+      assert.equal(1, code)
+      assert.is_truthy(err:find(why, 1, true), err)
+    end
+  end)
+
   describe("refuses", function()
     it("what cannot be read", function()
       refused("cannot read .*/none.lua", folder .. "/none.lua")
@@ -316,6 +337,36 @@ describe("kvroute run", function()
       refused("there is no metric goodpud; there are goodput,",
         experiment({ show = "{ metrics = { 'goodpud' } }" }))
       refused("fleet is made by lab.fleet", experiment({ fleet = "{ replicas = 3 }" }))
+      refused("try.lua:%d+: router has no option index_ttl; it has .*index_ttl_ms",
+        experiment({ router = "{ index_ttl = 3 }" }))
+      refused("try.lua:6: fleet: there is no profile h100; ",
+        experiment({ fleet = "lab.fleet.simulated { profile = 'h100' }" }))
+    end)
+
+    it("an axis that there is not, which would be nil", function()
+      local workload = "function(at) return lab.workload.kvroute { skew = at.skw } end"
+      refused("try.lua:%d+: there is no axis skw; there are skew$",
+        experiment({ workload = workload }))
+      refused("try.lua:%d+: there is no axis skw; this experiment has none$",
+        experiment({ workload = workload, axes = "{}" }))
+    end)
+
+    it("numbers that mean nothing", function()
+      for given, why in pairs({
+        ["users = -3"] = "users is a whole number from 0, not %-3",
+        ["users = 2.5"] = "users is a whole number from 0, not 2.5",
+      }) do
+        refused("try.lua:%d+: workload.kvroute: " .. why,
+          experiment({ workload = ("lab.workload.kvroute { %s }"):format(given) }))
+      end
+      refused("fleet.simulated: replicas is a whole number from 0, not 2.5", experiment({
+        fleet = "lab.fleet.simulated { profile = 'rtx3090-8b-awq', replicas = 2.5 }",
+      }))
+      refused("router: index_nodes is a whole number from 0, not %-1",
+        experiment({ router = "{ index_nodes = -1 }" }))
+      refused("measure: seconds is %-1", experiment({ measure = "{ seconds = -1 }" }))
+      refused("a warm%-up of 30 s leaves nothing of 30 s",
+        experiment({ measure = "{ seconds = 30, warmup_s = 30 }" }))
     end)
 
     it("places that are not told apart, and seeds that are none", function()
@@ -339,8 +390,9 @@ describe("kvroute run", function()
       refused("workload.skew is nan", experiment({
         workload = "function() return lab.workload.kvroute { skew = 0 / 0 } end",
       }))
-      refused("router.ring_vnodes is a function, not data",
-        experiment({ router = "{ ring_vnodes = print }" }))
+      refused("fleet.profile_set.blocks is a function, not data", experiment({
+        fleet = "lab.fleet.simulated { profile = 'simple', profile_set = { blocks = print } }",
+      }))
       refused("ignore: there is no flag cold start; there are busy,",
         experiment({ ignore = "{ 'cold start' }" }))
       refused("ladder: stop is a function", experiment({ ladder = "{ 'users', 1, stop = 3 }" }))

@@ -2,7 +2,9 @@
 local argparse = require("argparse")
 local command = require("kvroute.command")
 local compare = require("kvroute.compare")
+local evidence = require("kvroute.evidence")
 local json = require("kvroute.json")
+local schema = require("kvroute.schema")
 
 local function parser_of()
   local parser = argparse("kvroute compare",
@@ -32,7 +34,13 @@ end
 local function options_of(arguments)
   local where, ignore = {}, {}
   for i, text in ipairs(arguments.where) do where[i] = command.setting(text, "--where") end
-  for _, name in ipairs(arguments.ignore) do ignore[name] = true end
+  for _, name in ipairs(arguments.ignore) do
+    if not evidence.NAMES[name] then
+      error(("--ignore: there is no flag %s; there are %s"):format(name,
+        table.concat(schema.names(evidence.NAMES), ", ")), 0)
+    end
+    ignore[name] = true
+  end
   return {
     baseline = arguments.baseline, axes = arguments.axis, where = where, ignore = ignore,
     metrics = arguments.metrics and list(arguments.metrics), matrix = arguments.matrix,
