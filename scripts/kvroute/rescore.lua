@@ -56,6 +56,20 @@ local function of_router(row, spec)
   }
 end
 
+local NUMBERS = {
+  "started_at_ms", "started_ms", "due_at_ms", "e2el_ms", "total_ms", "ttft_ms", "itl_p50_ms",
+  "gap_p50_ms", "turn",
+}
+
+local function is_row(row)
+  if type(row) ~= "table" or type(row.outcome) ~= "string" then return false end
+  for _, name in ipairs(NUMBERS) do
+    local value = known(row[name])
+    if value ~= nil and type(value) ~= "number" then return false end
+  end
+  return known(row.started_at_ms or row.started_ms) ~= nil
+end
+
 ---@param path string
 ---@param spec table of the cell
 ---@return kvr.Asked[] measured ones
@@ -64,7 +78,7 @@ function M.read_rows(path, spec)
   for line in io.lines(path) do
     number = number + 1
     local ok, row = pcall(json.decode, line)
-    if not ok or type(row) ~= "table" then
+    if not ok or not is_row(row) then
       error(("%s:%d is no row"):format(path, number), 0)
     end
     local one = row.started_at_ms and of_driver(row) or of_router(row, spec)
@@ -202,12 +216,19 @@ function M.judge(each)
     out.why = "no rows"
     return out
   end
-  local asked = M.read_rows(rows, spec)
+  local read, asked = pcall(M.read_rows, rows, spec)
+  if not read then
+    out.why, out.reproduced = asked, false
+    return out
+  end
   local figures = M.figures(asked, spec, open)
   out.why = mismatch(figures, result, spec)
   out.reproduced = not out.why
   if out.why then return out end
   result.evidence = result.evidence or {}
+  if (result.script_errors or 0) > 0 then
+    result.evidence.script_failures = result.script_errors
+  end
   result.evidence.drift = verdict_of(asked, result, figures, open)
   result.backlog = figures.backlog
   local flags = evidence.judge(result, result.evidence, open)

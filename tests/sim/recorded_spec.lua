@@ -123,10 +123,15 @@ describe("recorded cells", function()
     local path = cells .. "/" .. records()[1].path:gsub("%.json$", ".rows.jsonl")
     local rows = lab.read(path)
     finally(function() lab.write(path, rows) end)
-    lab.write(path, rows .. '{"started_ms":1,"seq')
-    local code, _, err = command(folder, "rescore", cells)
-    assert.equal(1, code)
-    assert.truthy(err:find("rows%.jsonl:%d+ is no row"), err)
+    for _, line in ipairs({
+      '{"started_ms":1,"seq', '{"a":1}', '{"started_ms":"x","outcome":"success"}',
+    }) do
+      lab.write(path, rows .. line)
+      local code, out, err = command(folder, "rescore", cells)
+      assert.equal(1, code, err)
+      assert.truthy(out:find("rows%.jsonl:%d+ is no row"), out)
+      assert.truthy(out:find(", 1 are not reproduced", 1, true), out) -- and the others were looked at
+    end
   end)
 
   it("that have no rows are left alone", function()

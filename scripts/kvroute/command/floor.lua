@@ -6,6 +6,14 @@ local floor = require("kvroute.floor")
 local json = require("kvroute.json")
 local policy = require("kvroute.policy")
 
+-- A number of at least that.
+local function from(least)
+  return function(text)
+    local value = tonumber(text)
+    return value and value >= least and value < math.huge and value or nil
+  end
+end
+
 local function parser_of()
   local parser = argparse("kvroute floor",
     "Measures the least latency of engines: one request at a time, straight at each, text that "
@@ -13,9 +21,9 @@ local function parser_of()
     .. "Exit status: 0 measured, 1 this is no floor or it failed, 2 asked wrongly.")
   parser:argument("url", "of each engine, without a router between"):args("*")
   parser:option("--profile", "emulated engines under virtual time instead"):argname("NAME|FILE")
-  parser:option("--replicas", "of these", "1"):convert(tonumber):argname("N")
-  parser:option("--requests", "to each", tostring(floor.REQUESTS)):convert(tonumber):argname("N")
-  parser:option("--factor", "of the floor", tostring(floor.FACTOR)):convert(tonumber)
+  parser:option("--replicas", "of these", "1"):convert(from(1)):argname("N")
+  parser:option("--requests", "to each", tostring(floor.REQUESTS)):convert(from(1)):argname("N")
+  parser:option("--factor", "of the floor", tostring(floor.FACTOR)):convert(from(0))
     :argname("X")
   parser:option("--load", "one more argument of kvroute load, such as --load=--model=NAME")
     :count("*"):argname("WORD")
