@@ -116,7 +116,8 @@ end
 ---  panel
 function M.lines(base, figure)
   local panels = {}
-  for _, panel in ipairs(figure.panels or { figure }) do
+  local only = { x = figure.x, y = figure.y, series = figure.series, lines = figure.lines }
+  for _, panel in ipairs(figure.panels or { only }) do
     if #panel.series > 0 then panels[#panels + 1] = panel end
   end
   if #panels == 0 then return end

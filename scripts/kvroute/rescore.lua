@@ -52,7 +52,8 @@ local function of_router(row, spec)
     ttft_ms = known(row.ttft_ms) and row.ttft_ms + 2 * away,
     itl_ms = known(row.gap_p50_ms) or 0,
     measured = at >= (known(measure.warmup_s) or 0) * 1000
-      and at < (known(measure.seconds) or math.huge) * 1000,
+      and at < (known(measure.seconds) or math.huge) * 1000
+      and (row.sequence or math.huge) > (known(measure.warmup_requests) or 0),
   }
 end
 

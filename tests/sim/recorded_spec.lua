@@ -81,6 +81,16 @@ describe("recorded cells", function()
     assert.equal("8 cells: 0 change, 0 have no rows, 0 are not reproduced by their rows\n", out)
   end)
 
+  it("give what was recorded of a number of requests, too", function()
+    local counted = folder .. "/counted"
+    lab.write(folder .. "/small3.lua", (EXPERIMENT:gsub("{ seconds = 80, warmup_s = 20 }",
+      "{ requests = 600, warmup_requests = 100 }")))
+    lab.run(folder, folder .. "/small3.lua", "--rows", "--seeds", "1", "--out", counted)
+    local code, out, err = command(folder, "rescore", counted)
+    assert.equal(0, code, out .. err)
+    assert.equal("4 cells: 0 change, 0 have no rows, 0 are not reproduced by their rows\n", out)
+  end)
+
   it("are judged anew, and only the verdict is written", function()
     local before = records()
     for _, each in ipairs(before) do
