@@ -1,5 +1,4 @@
 /* The end of an exchange: what its row says, and what the replica is believed to hold now. */
-#include <math.h>
 
 #include "api_reply.h"
 #include "exchange_parts.h"
@@ -81,23 +80,13 @@ void kvr_exchange_finish(struct kvr_exchange *exchange, enum kvr_outcome outcome
 {
     struct kvr_ingress *ingress = exchange->ingress;
     uint64_t now_ns = kvr_loop_now();
-    struct kvr_ending ending = {
-        .outcome = outcome,
-        .error = error,
-        .status = status,
-        .upstream_status = exchange->status,
-        .replica_fault = replica_fault,
-        .bytes_in = exchange->request_bytes,
-        .bytes_out = exchange->body_bytes,
-        .prompt_tokens = -1,
-        .output_tokens = -1,
-        .cached_tokens = -1,
-        .gap_mean_ms = (double)NAN,
-        .gap_p50_ms = (double)NAN,
-        .gap_max_ms = (double)NAN,
-        .chain = exchange->chain,
-        .chain_len = exchange->chain_len,
-    };
+    struct kvr_ending ending = kvr_ending_make(outcome, error, status);
+    ending.upstream_status = exchange->status;
+    ending.replica_fault = replica_fault;
+    ending.bytes_in = exchange->request_bytes;
+    ending.bytes_out = exchange->body_bytes;
+    ending.chain = exchange->chain;
+    ending.chain_len = exchange->chain_len;
     if (exchange->reading)
         fill_usage(exchange, now_ns, &ending);
     if (ending.outcome == KVR_OUTCOME_SUCCESS)

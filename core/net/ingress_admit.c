@@ -1,6 +1,5 @@
 /* The part of ingress.h that lets requests in: what it answers itself, what it refuses, and on
  * which terms the rest is routed. Whatever has a head that could be read leaves a row. */
-#include <math.h>
 #include <stdio.h>
 
 #include "ingress.h"
@@ -11,17 +10,7 @@
 void kvr_ingress_refused(struct kvr_ingress *ingress, const struct kvr_submission *submission,
                          uint16_t status, const char *code)
 {
-    struct kvr_ending ending = {
-        .outcome = KVR_OUTCOME_DROPPED,
-        .error = code,
-        .status = status,
-        .prompt_tokens = -1,
-        .output_tokens = -1,
-        .cached_tokens = -1,
-        .gap_mean_ms = (double)NAN,
-        .gap_p50_ms = (double)NAN,
-        .gap_max_ms = (double)NAN,
-    };
+    struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_DROPPED, code, status);
     kvr_router_refused(&ingress->router, kvr_loop_now(), submission, &ending);
     kvr_ingress_take_rows(ingress);
 }

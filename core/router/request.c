@@ -1,5 +1,7 @@
 #include "request.h"
 
+#include <math.h>
+
 #include "memory.h"
 #include "model_table.h"
 
@@ -9,6 +11,21 @@ const char *kvr_outcome_name(enum kvr_outcome outcome)
 {
     static const char *const names[] = {"success", "failed", "dropped", "cancelled"};
     return names[outcome];
+}
+
+struct kvr_ending kvr_ending_make(enum kvr_outcome outcome, const char *error, uint16_t status)
+{
+    return (struct kvr_ending){
+        .outcome = outcome,
+        .error = error,
+        .status = status,
+        .prompt_tokens = -1,
+        .output_tokens = -1,
+        .cached_tokens = -1,
+        .gap_mean_ms = (double)NAN,
+        .gap_p50_ms = (double)NAN,
+        .gap_max_ms = (double)NAN,
+    };
 }
 
 struct kvr_script_record *kvr_script_record_share(struct kvr_script_record *record)

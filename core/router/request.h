@@ -47,6 +47,9 @@ struct kvr_ending {
     uint32_t chain_len;
 };
 
+/* An ending of which nothing more is known: no tokens, no gaps. */
+struct kvr_ending kvr_ending_make(enum kvr_outcome outcome, const char *error, uint16_t status);
+
 /* One generation of a script, kept as long as it is in force or a request names it. */
 struct kvr_script_record {
     uint32_t references;

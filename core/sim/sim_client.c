@@ -133,7 +133,7 @@ void kvr_sim_leave(struct kvr_sim *sim, struct kvr_sim_request *request, enum kv
 
 static void cancel(struct kvr_sim *sim, struct kvr_sim_request *request)
 {
-    struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_CANCELLED, "client_gone", 0);
+    struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_CANCELLED, "client_gone", 0);
     if (request->routed)
         kvr_sim_finish(sim, request, &ending);
     else

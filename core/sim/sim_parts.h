@@ -160,8 +160,6 @@ void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request);
 void kvr_sim_act(struct kvr_sim *sim);
 /* This dispatch has failed before its first byte: the router decides what comes next. */
 void kvr_sim_move(struct kvr_sim *sim, struct kvr_sim_request *request, bool replica_fault);
-/* An ending without figures. */
-struct kvr_ending kvr_sim_ending(enum kvr_outcome outcome, const char *error, uint16_t status);
 /* The router's last word on the request, which then leaves. */
 void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
                     const struct kvr_ending *ending);

@@ -6,21 +6,6 @@
 #include "session.h"
 #include "sim_parts.h"
 
-struct kvr_ending kvr_sim_ending(enum kvr_outcome outcome, const char *error, uint16_t status)
-{
-    return (struct kvr_ending){
-        .outcome = outcome,
-        .error = error,
-        .status = status,
-        .prompt_tokens = -1,
-        .output_tokens = -1,
-        .cached_tokens = -1,
-        .gap_mean_ms = (double)NAN,
-        .gap_p50_ms = (double)NAN,
-        .gap_max_ms = (double)NAN,
-    };
-}
-
 /* The session as the router derives it from the header of a request on the wire. */
 static uint64_t session_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask)
 {
@@ -136,7 +121,7 @@ void kvr_sim_act(struct kvr_sim *sim)
         }
         kvr_router_settle(&sim->router);
         struct kvr_ending ending =
-            kvr_sim_ending(KVR_OUTCOME_DROPPED, "rejected", status_of(action.rejection));
+            kvr_ending_make(KVR_OUTCOME_DROPPED, "rejected", status_of(action.rejection));
         kvr_sim_finish(sim, request, &ending);
     }
 }
@@ -148,7 +133,7 @@ void kvr_sim_decide(struct kvr_sim *sim, struct kvr_sim_request *request)
     describe(sim, request, &submission, id);
     struct kvr_request_ref ref = kvr_router_submit(&sim->router, sim->now_ns, &submission);
     if (ref.generation == 0) {
-        struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_DROPPED, "too_many_requests", 503);
+        struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_DROPPED, "too_many_requests", 503);
         kvr_router_refused(&sim->router, sim->now_ns, &submission, &ending);
         kvr_sim_leave(sim, request, KVR_OUTCOME_DROPPED);
         return;

@@ -98,7 +98,7 @@ static void end(struct kvr_sim *sim, struct kvr_sim_request *request)
     record->preemptions = said->preemptions;
     record->itl_p50_ms = (double)said->gap_p50_ns / 1e6;
     record->itl_max_ms = (double)said->gap_max_ns / 1e6;
-    struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_SUCCESS, NULL, 200);
+    struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_SUCCESS, NULL, 200);
     ending.upstream_status = 200;
     ending.done_seen = true;
     ending.events = said->token;
@@ -122,7 +122,7 @@ static void fail(struct kvr_sim *sim, struct kvr_sim_request *request)
         kvr_sim_move(sim, request, true);
         return;
     }
-    struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_DROPPED, "lost_mid_stream", 200);
+    struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_DROPPED, "lost_mid_stream", 200);
     ending.upstream_status = 200;
     ending.replica_fault = true;
     kvr_sim_finish(sim, request, &ending);
@@ -138,7 +138,7 @@ static void refuse(struct kvr_sim *sim, struct kvr_sim_request *request, bool fu
     }
     uint16_t status = full ? 503 : 400;
     kvr_router_first_byte(&sim->router, sim->now_ns, request->ref, status);
-    struct kvr_ending ending = kvr_sim_ending(KVR_OUTCOME_FAILED, NULL, status);
+    struct kvr_ending ending = kvr_ending_make(KVR_OUTCOME_FAILED, NULL, status);
     ending.upstream_status = status;
     kvr_sim_finish(sim, request, &ending);
 }
