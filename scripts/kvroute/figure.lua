@@ -178,8 +178,11 @@ end
 ---  groups: string[], series: kvr.FigureSeries[], lines: table[]?}
 function M.bars(base, figure)
   local key = parts.key_width(parts.labels_of(figure.series))
-  local bars = #figure.groups * (#figure.series + 1)
-  local plot = parts.start(figure, math.min(math.max(420, bars * 14 + 120), 1100) + key, 440)
+  local longest = 0
+  for _, group in ipairs(figure.groups) do longest = math.max(longest, #group) end
+  local group_width = math.max((#figure.series + 1) * 14, longest * 8 + 12)
+  local width = math.min(math.max(420, #figure.groups * group_width + 120), 1100)
+  local plot = parts.start(figure, width + key, 440)
   parts.frame(plot)
   parts.across(plot, figure)
   parts.axes(plot, {
