@@ -12,6 +12,7 @@ local json = require("kvroute.json")
 local process = require("kvroute.process")
 local simulate = require("kvroute.simulate")
 local store = require("kvroute.store")
+local traces = require("kvroute.trace")
 
 local M = {}
 
@@ -26,6 +27,8 @@ local function add(argv, ...)
 end
 
 local function write_trace(path, trace)
+  local ok, why = pcall(traces.check, trace)
+  if not ok then fail("%s", why) end
   local file = assert(io.open(path, "wb"))
   for row in import.rows(trace.format, trace.files, trace.options) do
     file:write(json.encode(row), "\n")
@@ -64,7 +67,7 @@ local function driver_argv(where, spec)
     "--time-scale", tostring(where.scale), "--rows", where.folder .. "/driver.jsonl",
   }
   add_workload(argv, where, spec)
-  if measure.warmup_requests then fail("the live driver's warm-up is in seconds") end
+  if (measure.warmup_requests or 0) > 0 then fail("the live driver's warm-up is in seconds") end
   if measure.seconds then add(argv, "--duration", measure.seconds) end
   if measure.requests then add(argv, "--requests", measure.requests) end
   if measure.warmup_s then add(argv, "--warmup", measure.warmup_s) end

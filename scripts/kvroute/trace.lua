@@ -1,5 +1,6 @@
 -- Recorded traces as workloads: files of any format that the importers know, put into a simulation
 -- a row at a time.
+local lfs = require("lfs")
 local ffi = require("kvroute.ffi")
 local import = require("kvroute.import")
 local json = require("kvroute.json")
@@ -13,15 +14,17 @@ local M = {}
 ---@field options table of that format
 ---@field hash string of the files' bytes and of what reads them
 
-local texts = {} -- by path: hash of a file
+local hashes = {} -- of files, by path, size and time of change
 
 local function hash_of(path)
-  if not texts[path] then
-    local text = store.read_file(path)
-    if not text then error("there is no trace " .. path, 0) end
-    texts[path] = ffi.hash128(text)
+  local found = lfs.attributes(path)
+  local known = not found and "" or ("%s %d %d"):format(path, found.size, found.modification)
+  if not hashes[known] then
+    local bytes = store.read_file(path)
+    if not bytes then error("there is no trace " .. path, 0) end
+    hashes[known] = ffi.hash128(bytes)
   end
-  return texts[path]
+  return hashes[known]
 end
 
 ---@param format string
@@ -46,7 +49,16 @@ function M.new(format, files, options)
   }
 end
 
+---A cell is known by the hash of its trace: another text in the same file would be its result.
+---@param trace kvr.Trace
+function M.check(trace)
+  if M.new(trace.format, trace.files, trace.options).hash ~= trace.hash then
+    error(table.concat(trace.files, ", ") .. ": has changed since the run began", 0)
+  end
+end
+
 local function feed(workload, trace)
+  M.check(trace)
   local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
   local reader = ffi.gc(C.kvr_trace_create(workload), C.kvr_trace_destroy)
   for row in import.rows(trace.format, trace.files, trace.options) do

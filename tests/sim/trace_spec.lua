@@ -92,6 +92,26 @@ describe("a recorded trace", function()
     assert.is_nil(err:find("traceback", 1, true), err)
   end)
 
+  it("fails the cells that would see another text than they are known by", function()
+    local path = lab.write(folder .. "/rows.jsonl",
+      ('{"at_ms":0,"input_tokens":100,"output_tokens":2}\n'):rep(20))
+    local file = lab.write(folder .. "/replay.lua", EXPERIMENT:format(
+      ('files = "%s"'):format(path), 20))
+    -- What is read last of an experiment: here somebody saves the trace.
+    lab.write(file, (lab.read(file):gsub("return lab.experiment {", ([[
+      local function change()
+        local file = io.open(%q, "a")
+        file:write("\n\n")
+        file:close()
+      end
+      return lab.experiment { slo = function() change() return { ttft_ms = 1000 } end, ]]):format(
+      path)):gsub("\n  slo = [^\n]*", "")))
+    local code, _, err = lab.run(folder, file, "--out", folder .. "/cells")
+    assert.equal(1, code, err)
+    assert.is_truthy(err:find("rows.jsonl: has changed since the run began", 1, true), err)
+    assert.is_nil(err:find("traceback", 1, true), err)
+  end)
+
   it("ships as an experiment, in which knowing prefixes doubles what is cached", function()
     local code, _, err = lab.run(folder, "experiments/replay_mooncake.lua", "--seeds", "1", "--out",
       folder .. "/cells", "--results", folder .. "/results")
