@@ -38,7 +38,10 @@ static void free_call(struct kvr_emu_call *call, const char *outcome)
         kvr_live_engine_abort(&server->live, &call->jobs[i].live);
         kvr_free(call->jobs[i].blocks);
     }
-    kvr_free(call->jobs);
+    if (call->jobs_len > 1)
+        kvr_free(call->jobs);
+    else
+        call->answer.choices = NULL; /* it is in the call */
     kvr_emu_delay_stop(&call->more);
     kvr_buffer_deinit(&call->conversation);
     kvr_emu_answer_deinit(&call->answer);
@@ -62,17 +65,15 @@ struct kvr_emu_call *kvr_emu_call_new(struct kvr_replica_server *server,
     call->server = server;
     call->entry = visit->entry;
     call->handler = kvr_emu_metrics_handler(visit->request->head->path);
-    if (visit->fault)
-        call->fault = *visit->fault;
+    call->fault = visit->fault ? *visit->fault : (struct kvr_emu_fault){0};
     call->fails_at_a_token = call->fault.kind == KVR_EMU_FAULT_ERROR;
     kvr_list_append(&server->calls, &call->link);
     server->calls_len++;
     kvr_emu_delay_init(&call->more, on_more);
-    kvr_emu_output_init(&call->output, visit->client, &server->delays, &server->wire, visit->fault,
+    kvr_emu_output_init(&call->output, visit->client, &server->delays, &server->wire, &call->fault,
                         on_end);
     uint32_t most = server->options.requests_per_connection;
-    if (most && visit->nth >= most)
-        call->output.keep = false;
+    call->output.keep = call->output.keep && (most == 0 || visit->nth < most);
     visit->client->user = call;
     return call;
 }

@@ -29,19 +29,22 @@ struct kvr_emu_job {
     uint64_t *blocks; /* owned; hashes of its prompt, until the engine has them */
 };
 
-/* As in kvr_emu_output: what each token needs comes first. */
+/* What each token needs comes first, in one piece that the live engine asks for ahead: the job and
+ * the choice of the only output that most calls have are in it. */
 struct kvr_emu_call {
+    struct kvr_emu_job job;
     struct kvr_list link; /* in the server's calls */
     struct kvr_replica_server *server;
     const struct kvr_emu_shape *shape; /* NULL: a plain page */
-    struct kvr_emu_job *jobs;          /* owned */
+    struct kvr_emu_job *jobs;          /* &job, or owned */
     uint32_t jobs_len;
     uint32_t accepted;     /* outputs that the engine has taken */
     uint32_t handler;      /* of its path, in the metrics */
     uint16_t status;       /* of the head that was written; 0: none yet */
     bool fails_at_a_token; /* its fault is an error event */
-    struct kvr_emu_answer answer;
+    struct kvr_emu_choice choice;
     struct kvr_emu_output output;
+    struct kvr_emu_answer answer; /* its choices are &choice, or its own */
     struct kvr_emu_fault fault;
     struct kvr_emu_entry *entry;    /* in the log; may be NULL */
     uint64_t huge_left;             /* bytes still to send of a huge answer */

@@ -215,8 +215,12 @@ static bool make_room(struct kvr_emu_call *call, struct kvr_emu_ask *ask,
                               (unsigned long long)choices, KVR_EMU_CHOICES_MAX);
     call->answer.prompts = (uint32_t)prompts;
     call->answer.choices_len = (uint32_t)choices;
-    call->answer.choices = kvr_alloc_zero(choices, sizeof *call->answer.choices);
-    call->jobs = kvr_alloc_zero(choices, sizeof *call->jobs);
+    call->answer.choices = &call->choice;
+    call->jobs = &call->job;
+    if (choices > 1) {
+        call->answer.choices = kvr_alloc_zero(choices, sizeof *call->answer.choices);
+        call->jobs = kvr_alloc_zero(choices, sizeof *call->jobs);
+    }
     for (uint32_t i = 0; i < choices; i++)
         kvr_live_request_init(&call->jobs[i].live);
     call->jobs_len = (uint32_t)choices;

@@ -45,8 +45,7 @@ void kvr_emu_output_init(struct kvr_emu_output *output, struct kvr_client *clien
     kvr_emu_delay_init(&output->delay, on_due);
     if (!fault || !is_of_bytes(fault))
         return;
-    output->fault = *fault;
-    output->faulty = fault->kind != KVR_EMU_FAULT_NONE;
+    output->fault = fault;
     if (fault->place == KVR_EMU_AT_HEAD)
         add_gate(output, 0);
     if (fault->place == KVR_EMU_AFTER_TOKENS && fault->after == 0)
@@ -97,9 +96,9 @@ void kvr_emu_output_head(struct kvr_emu_output *output, uint16_t status, struct 
                                          ? "Transfer-Encoding: chunked\r\n\r\n"
                                          : "\r\n");
     output->started = true;
-    bool at_body = output->fault.place == KVR_EMU_AT_BODY ||
-                   (output->aiming && output->fault.inside == KVR_EMU_IN_NOTHING);
-    if (output->faulty && at_body) {
+    const struct kvr_emu_fault *fault = output->fault;
+    if (fault && (fault->place == KVR_EMU_AT_BODY ||
+                  (output->aiming && fault->inside == KVR_EMU_IN_NOTHING))) {
         add_gate(output, made(output));
         output->aiming = false;
     }
@@ -134,7 +133,7 @@ static size_t offset_inside(enum kvr_emu_inside inside, struct kvr_slice payload
 static void aim(struct kvr_emu_output *output, struct kvr_slice payload, uint32_t tokens,
                 uint64_t frame_at, size_t payload_at)
 {
-    const struct kvr_emu_fault *fault = &output->fault;
+    const struct kvr_emu_fault *fault = output->fault;
     if (fault->place == KVR_EMU_AFTER_BYTES && fault->bytes > output->body_bytes &&
         fault->bytes <= output->body_bytes + payload.len)
         add_gate(output, frame_at + payload_at + (fault->bytes - output->body_bytes));
@@ -181,7 +180,7 @@ void kvr_emu_output_frame(struct kvr_emu_output *output, struct kvr_slice payloa
     kvr_buffer_append_slice(wire, payload);
     if (chunked)
         kvr_buffer_append(wire, "\r\n", 2);
-    if (output->faulty)
+    if (output->fault)
         aim(output, payload, tokens, frame_at, payload_at);
     output->body_bytes += payload.len;
     output->tokens += tokens;
@@ -200,7 +199,7 @@ static void end(struct kvr_emu_output *output, enum kvr_emu_ending ending)
 {
     struct kvr_client *client = output->client;
     bool keep = output->keep;
-    bool reset = ending == KVR_EMU_BROKEN && output->fault.kind == KVR_EMU_FAULT_RESET;
+    bool reset = ending == KVR_EMU_BROKEN && output->fault->kind == KVR_EMU_FAULT_RESET;
     client->user = NULL;
     void (*on_end)(struct kvr_emu_output *, enum kvr_emu_ending) = output->on_end;
     kvr_emu_output_drop(output);
@@ -228,7 +227,7 @@ static void send_up_to(struct kvr_emu_output *output, uint64_t limit)
 /* What happens at the gate once its time has come. False: the output has ended. */
 static bool act(struct kvr_emu_output *output)
 {
-    const struct kvr_emu_fault *fault = &output->fault;
+    const struct kvr_emu_fault *fault = output->fault;
     kvr_buffer_consume(&output->gates, sizeof(uint64_t));
     switch (fault->kind) {
     case KVR_EMU_FAULT_STALL:
@@ -253,9 +252,9 @@ void kvr_emu_output_flush(struct kvr_emu_output *output)
         uint64_t gate = next_gate(output);
         send_up_to(output, gate < total ? gate : total);
         if (output->sent == gate) {
-            if (output->faulty && output->fault.ms > 0) {
+            if (output->fault->ms > 0) {
                 output->waiting = true;
-                kvr_emu_delay_start(output->delays, &output->delay, output->fault.ms);
+                kvr_emu_delay_start(output->delays, &output->delay, output->fault->ms);
                 return;
             }
             if (!act(output))

@@ -38,11 +38,11 @@ struct kvr_emu_output {
     size_t wire_at;           /* bytes of it that are sent */
     uint64_t sent;            /* wire bytes in all */
     struct kvr_buffer *spare; /* the caller's: memory for the wire, which an empty one gives back */
-    struct kvr_buffer gates;  /* owned; wire offsets to come, uint64_t each, ascending */
-    uint64_t body_bytes;      /* payload so far */
-    uint32_t tokens;          /* in frames so far */
+    const struct kvr_emu_fault *fault; /* the caller's; NULL: none of bytes */
+    struct kvr_buffer gates;           /* owned; wire offsets to come, uint64_t each, ascending */
+    uint64_t body_bytes;               /* payload so far */
+    uint32_t tokens;                   /* in frames so far */
     uint8_t framing;
-    bool faulty;   /* it has a fault */
     bool keep;     /* the connection stays after it */
     bool started;  /* it has a head */
     bool complete; /* no frame follows */
@@ -52,10 +52,10 @@ struct kvr_emu_output {
     struct kvr_emu_delays *delays;
     void (*on_end)(struct kvr_emu_output *output, enum kvr_emu_ending ending);
     struct kvr_emu_delay delay; /* runs while the fault waits */
-    struct kvr_emu_fault fault;
 };
 
-/* `fault` may be NULL. `spare` is shared by all outputs of a server. */
+/* `fault` may be NULL, and stays as long as the output. `spare` is shared by all outputs of a
+ * server. */
 void kvr_emu_output_init(struct kvr_emu_output *output, struct kvr_client *client,
                          struct kvr_emu_delays *delays, struct kvr_buffer *spare,
                          const struct kvr_emu_fault *fault,

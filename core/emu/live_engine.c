@@ -11,6 +11,8 @@
 #define DELIVERIES_MIN 64u
 #define DELIVERIES_MAX (1u << 22)
 #define LOOK_AHEAD     4 /* deliveries */
+#define CACHE_LINE     64
+#define OWNER_BYTES    ((size_t)10 * CACHE_LINE)
 
 /* Events name a request by slot and generation, so that one which is gone is not found. */
 struct kvr_live_slot {
@@ -117,17 +119,15 @@ static void deliver(struct kvr_live_engine *live, const struct kvr_live_delivery
 }
 
 /* A step has a token for each of its streams, and of each stream's memory the cache has nothing: it
- * is asked for while those before it are served. */
+ * is asked for while those before it are served, and what its owner keeps behind it. */
 static void look_ahead(const struct kvr_live_engine *live)
 {
     if (live->deliveries_len <= LOOK_AHEAD)
         return;
     uint32_t at = (live->deliveries_first + LOOK_AHEAD) & live->deliveries_mask;
-    const struct kvr_live_request *request = find(live, live->deliveries[at].event.request);
-    if (request) {
-        __builtin_prefetch(request);
-        __builtin_prefetch(request + 1); /* and what its owner keeps behind it */
-    }
+    const char *request = (const char *)find(live, live->deliveries[at].event.request);
+    for (size_t i = 0; request && i < OWNER_BYTES; i += CACHE_LINE)
+        __builtin_prefetch(request + i);
 }
 
 static void deliver_due(struct kvr_live_engine *live, uint64_t now)
