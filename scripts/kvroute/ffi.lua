@@ -150,9 +150,10 @@ function M.assign(object, struct, values, what)
     local field = by_name[struct][name]
     if not field then error(what .. " has no field " .. tostring(name), 0) end
     if type(value) == "boolean" and field.type ~= "bool" then value = value and 1 or 0 end
-    if field.length then
-      if type(value) ~= "string" or #value >= field.length then
-        error(("%s: %s is a text of at most %d"):format(what, name, field.length - 1), 0)
+    if field.type == "char" and not field.pointer then
+      local room = ffi.sizeof(object[name]) - 1
+      if type(value) ~= "string" or #value > room then
+        error(("%s: %s is a text of at most %d bytes"):format(what, name, room), 0)
       end
     elseif field.type ~= "bool" and not field.pointer then
       check_number(value, field.type, ("%s: %s"):format(what, name))

@@ -234,6 +234,28 @@ describe("kvroute run", function()
     end
   end)
 
+  it("runs with a profile of one's own, and names what is wrong with one", function()
+    local path = experiment({
+      fleet = ("lab.fleet.simulated { profile = %q, replicas = 2 }"):format(folder .. "/mine.lua"),
+      seeds = "1", policies = "{ 'p2c' }", axes = "{ { 'skew', 0 } }",
+    })
+    lab.write(folder .. "/mine.lua", "name = 'mine'\nblocks = 4000\n")
+    local code, _, err = run(path)
+    assert.equal(0, code, err)
+    for text, reason in pairs({
+      ["name = 5"] = "name is a text of at most %d+ bytes",
+      [("name = '%s'"):format(("x"):rep(500))] = "name is a text of at most %d+ bytes",
+      ["blocks = 4000.5"] = "blocks is a whole number from 0",
+      ["block = 4000"] = "mine.lua has no field block",
+    }) do
+      lab.write(folder .. "/mine.lua", text .. "\n")
+      code, _, err = run(path)
+      assert.equal(1, code, err)
+      assert.is_truthy(err:find(reason), err)
+      assert.is_nil(err:find("traceback"), err)
+    end
+  end)
+
   it("runs again what stands in the store and is no result", function()
     local path = experiment({ axes = "{ { 'skew', 0 } }", seeds = "1" })
     local _, out = run(path)
