@@ -8,8 +8,12 @@ foreach(input ${INPUTS})
   string(REPLACE "\"linear\"" "KVR_STEP_LINEAR" text "${text}")
   string(REPLACE "\"roofline\"" "KVR_STEP_ROOFLINE" text "${text}")
   string(REGEX REPLACE "([a-z_]+) = ([^ \n]+)" ".\\1 = \\2," text "${text}")
+  # All that may be left out is zero but these.
   if(NOT text MATCHES "cache_generated")
-    string(APPEND text ".cache_generated = true,\n") # all that may be left out is zero but this
+    string(APPEND text ".cache_generated = true,\n")
+  endif()
+  if(NOT text MATCHES "replicas")
+    string(APPEND text ".replicas = 1,\n")
   endif()
   file(APPEND ${OUTPUT}.new "{\n${text}},\n")
 endforeach()

@@ -220,7 +220,7 @@ static void test_profiles(void **state)
         assert_int_equal(kvr_profile_check(p, &error), KVR_OK);
         assert_ptr_equal(kvr_profile_find(kvr_slice_of(p->name)), p);
     }
-    assert_int_equal(count, 8);
+    assert_true(count >= 8);
     assert_null(kvr_profile_find(kvr_slice_of("tpu")));
 
     struct kvr_profile bad = plain(10);

@@ -202,6 +202,23 @@ static struct kvr_profile settings(uint32_t blocks, uint32_t max_num_seqs)
     };
 }
 
+/* The built-in profile of that machine has these times, rounded. */
+static void assert_built_in(const struct kvr_profile *fitted)
+{
+    const struct kvr_profile *built_in = kvr_profile_find(kvr_slice_of("rtx4090-8b-bf16"));
+    const double pairs[][2] = {
+        {fitted->step_floor_ms, built_in->step_floor_ms},
+        {fitted->prefill_token_ms, built_in->prefill_token_ms},
+        {fitted->prefill_context_ms, built_in->prefill_context_ms},
+        {fitted->decode_seq_ms, built_in->decode_seq_ms},
+        {fitted->decode_context_ms, built_in->decode_context_ms},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        assert_true(fabs(pairs[i][0] / pairs[i][1] - 1) < 0.01);
+    assert_true(fitted->prefill_step_ms + fitted->decode_seq_squared_ms == 0);
+    assert_int_equal(fitted->blocks, built_in->blocks);
+}
+
 static void test_rtx4090_from_kernels(void **state)
 {
     (void)state;
@@ -211,6 +228,8 @@ static void test_rtx4090_from_kernels(void **state)
     for (int form = 0; form < 2; form++) {
         struct kvr_profile profile = settings(2588, 256);
         fit_kernels(&profile, (enum kvr_step_form)form);
+        if (form == KVR_STEP_LINEAR)
+            assert_built_in(&profile);
         measured_predict(&run, &profile, 1, &predicted);
         assert_true(predicted.preemptions > 50); /* it is past what its cache can hold */
         assert_within(
