@@ -9,6 +9,8 @@
 --     name = ..., values = { { y = 1, low = 1, high = 2 }, false } } } })   a value a group
 --   figure.heat("out/map", { title = ..., x = { label = ..., values = { ... } }, y = ...,
 --     cells = { { x = 1, y = 1, value = 38, text = "+38 %", grey = false }, ... } })
+--   figure.rows("out/overhead", { title = ..., x = ..., groups = { "p50", "p99" }, series = as of
+--     bars })                                            bars that lie, a row a policy
 --
 -- What they show comes from results by figure_data.lua.
 local gnuplot = require("kvroute.gnuplot")
@@ -18,7 +20,7 @@ local parts = require("kvroute.figure_parts")
 local schema = require("kvroute.schema")
 local store = require("kvroute.store")
 
-local M = { heat = require("kvroute.figure_heat") }
+local M = { heat = require("kvroute.figure_heat"), rows = require("kvroute.figure_rows") }
 
 local quote = gnuplot.quote
 
@@ -205,19 +207,20 @@ function M.bars(base, figure)
 end
 
 ---@class kvr.NamedFigure
----@field kind "lines"|"bars"|"heat"
+---@field kind "lines"|"bars"|"rows"|"heat"
 ---@field [string] any the figure itself
 
 -- What each kind must have, and what makes it.
 local needed = {
   lines = { fields = { "title", "panels|series" }, from = "lab.figure.over" },
   bars = { fields = { "title", "y", "groups", "series" }, from = "lab.figure.groups" },
+  rows = { fields = { "title", "x", "groups", "series" }, from = "lab.figure.groups" },
   heat = { fields = { "title", "x", "y", "cells" }, from = "lab.figure.against or .winners" },
 }
 
 local function check(name, figure)
   local kind = type(figure) == "table" and needed[figure.kind]
-  if not kind then error(("figure %s: its kind is lines, bars or heat"):format(name), 0) end
+  if not kind then error(("figure %s: its kind is lines, bars, rows or heat"):format(name), 0) end
   for _, field in ipairs(kind.fields) do
     local one, other = field:match("^(%w+)|?(%w*)$")
     if figure[one] == nil and figure[other] == nil then

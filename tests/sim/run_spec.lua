@@ -309,7 +309,7 @@ describe("kvroute run", function()
     for figure, why in pairs({
       ["{ kind = 'bars', title = 'x' }"] = "figure f has no y; lab.figure.groups makes",
       ["{ kind = 'lines', title = 'x' }"] = "figure f has no panels or series; lab.figure.over",
-      ["{ kind = 'pie' }"] = "figure f: its kind is lines, bars or heat",
+      ["{ kind = 'pie' }"] = "figure f: its kind is lines, bars, rows or heat",
     }) do
       local code, _, err = run(experiment({
         seeds = "1", figures = ("function() return { f = %s } end"):format(figure),

@@ -53,6 +53,15 @@ describe("a figure", function()
       cells = { { x = 1, y = 1, value = 40, text = "+40 %" },
         { x = 2, y = 1, value = 3, text = "+3 %\nin spread", grey = true } },
     })
+    figure.rows(base("f"), {
+      title = "lying", x = { label = "us" }, groups = { "p50", "p99" },
+      series = { { name = "round_robin", values = { { y = 21, low = 20, high = 24 }, { y = 87 } } },
+        { name = "p2c", values = { false, false } } },
+    })
+    local lying = store.read_file(base("f.svg"))
+    for _, text in ipairs({ "round_robin", "p2c", "p50  21", "p99  87" }) do
+      assert.truthy(lying:find(text, 1, true), text)
+    end
     assert.truthy(store.read_file(base("c.svg")):find("tokens", 1, true))
     assert.truthy(store.read_file(base("d.svg")):find("in spread", 1, true))
   end)
