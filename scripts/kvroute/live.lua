@@ -110,17 +110,29 @@ local function number(value)
   return type(value) == "number" and value or nil
 end
 
--- Requests that the spill rule moved, by what the router's rows say; and those decided in C.
+-- What the router's rows say of each request: whether the spill rule moved it, or C decided, and
+-- how long it took to the decision and to the write to the replica. These two are what the clock on
+-- the wall says, whatever the time scale is.
 local function read_router_rows(path)
-  local spilled, fallbacks = {}, {}
+  local out = {}
   for line in io.lines(path) do
     local row = cjson.decode(line)
     if row.request_id then
-      if row.preferred then spilled[row.request_id] = true end
-      if row.fallback then fallbacks[row.request_id] = true end
+      out[row.request_id] = {
+        spilled = row.preferred and true, fallback = row.fallback and true,
+        decided_ms = number(row.decided_ms), overhead_ms = number(row.overhead_ms),
+      }
     end
   end
-  return spilled, fallbacks
+  return out
+end
+
+local function count_routed(counts, routed)
+  if not routed then return end
+  if routed.spilled then counts.spilled = counts.spilled + 1 end
+  if routed.fallback then counts.fallbacks = counts.fallbacks + 1 end
+  table.insert(counts.decided, routed.decided_ms)
+  table.insert(counts.overhead, routed.overhead_ms)
 end
 
 local function new_counts()
@@ -129,7 +141,8 @@ local function new_counts()
     slow_itl = 0, prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, spilled = 0,
     fallbacks = 0, cold = 0, deflected = 0, believed_tokens = 0, honoured_tokens = 0,
     last_ms = -math.huge, ends_ms = {},
-    reasons = {}, replicas = {}, ttft = {}, itl = {}, itl_max = {}, e2el = {},
+    reasons = {}, replicas = {}, ttft = {}, itl = {}, itl_max = {}, e2el = {}, decided = {},
+    overhead = {},
   }
 end
 
@@ -190,14 +203,13 @@ end
 
 local function count(where, slo)
   local counts, seen = new_counts(), drift.new()
-  local spilled, fallbacks = read_router_rows(where.rows)
+  local routed = read_router_rows(where.rows)
   for line in io.lines(where.folder .. "/driver.jsonl") do
     local row = cjson.decode(line)
     if not row.warmup then
       counts.requests = counts.requests + 1
       count_decision(counts, row)
-      if spilled[row.request_id] then counts.spilled = counts.spilled + 1 end
-      if fallbacks[row.request_id] then counts.fallbacks = counts.fallbacks + 1 end
+      count_routed(counts, routed[row.request_id])
       local ok = row.outcome == "success"
       if ok then
         count_success(counts, row, slo)
@@ -231,7 +243,7 @@ local COPIED = {
 local function result_of(counts, report, spec)
   local out = { unfinished = counts.cancelled, window_s = report.duration }
   for _, name in ipairs(COPIED) do out[name] = counts[name] end
-  for _, name in ipairs({ "ttft", "itl", "itl_max", "e2el" }) do
+  for _, name in ipairs({ "ttft", "itl", "itl_max", "e2el", "decided", "overhead" }) do
     out[name] = quantiles(counts[name])
   end
   out.goodput_per_s = ratio(out.good, out.window_s)

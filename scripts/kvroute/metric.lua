@@ -115,6 +115,20 @@ for _, name in ipairs({ "p50", "p90", "p95", "p99", "mean" }) do
 end
 add_quantiles("itl", "ITL", "gap between tokens")
 add_quantiles("e2el", "E2EL", "time to the end")
+-- Of the router itself, live: from the poll that brought a request's last byte to the decision, and
+-- to the write to the replica.
+for _, p in ipairs({ "p50", "p99" }) do
+  for _, each in ipairs({ { "decided", "until the decision" }, { "overhead", "in the router" } }) do
+    local read = at(each[1], p)
+    add(("%s_%s_us"):format(each[1], p), ("%s\n%s"):format(each[1], p), "us",
+      ("%s, %s (us)"):format(each[2], p), "less", function(value)
+        return whole(value) .. " us"
+      end, function(result)
+        local ms = read(result)
+        return ms and 1000 * ms
+      end)
+  end
+end
 -- All requests, what failed as never: of runs where many do.
 add("ttft_p99_all_ms", "TTFT p99\nof all", "ms", "time to first token of all, p99 (ms)", "less",
   milliseconds, function(r) return r.ttft_p99_all end)

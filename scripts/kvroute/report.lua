@@ -149,6 +149,24 @@ local function ignored(results)
   return #parts > 0 and "flags that exclude nothing here: " .. table.concat(parts, ", ") or nil
 end
 
+-- Of cells in real time: no rerun gives the same figures.
+local function in_real_time(results)
+  local out, seen = {}, {}
+  for _, pool in ipairs(results.pools) do
+    for _, each in ipairs(pool.cells) do
+      local fleet = each.spec.fleet
+      local scale = fleet.time_scale or 1
+      local text = fleet.kind == "emulated" and "live: emulated engines behind real sockets"
+        .. (scale ~= 1 and (", %g simulated seconds a second"):format(scale) or "")
+        or fleet.kind == "urls" and "live: engines that ran already"
+      if text and not seen[text] then
+        out[#out + 1], seen[text] = text, true
+      end
+    end
+  end
+  return out
+end
+
 ---What the figures come from: seeds, profile, texts of scripts. Not the program: its build is in
 ---the JSON and CSV, and a table stays as it is when a comment in C changes.
 ---@param results kvr.Results
@@ -176,6 +194,7 @@ function M.notes(results)
   local range = #seeds > 1 and ("seeds %d to %d, medians (ranges)"):format(seeds[1], seeds[#seeds])
     or "seed " .. seeds[1]
   local out = { ("%s; profile %s"):format(range, table.concat(profiles, ", ")) }
+  for _, line in ipairs(in_real_time(results)) do out[#out + 1] = line end
   local line = "scripts " .. scripts[1]
   for i = 2, #scripts do
     if #line + #scripts[i] + 2 > tables.WIDTH then

@@ -7,10 +7,16 @@
 --     ask = function(at) return { users = at.users } end,       options of lab.workload.kvroute
 --     policies = { "round_robin", study.off, "prefix_affinity" },
 --   }
+--
+-- Each of them can be spot-checked live, with emulated engines behind real sockets, where it asks
+-- for nothing that only the simulator has (collectors, slow cards, a replica that is lost):
+--
+--   kvroute run experiments/frozen.lua --fleet emulated --set seconds=150
 local experiment = require("kvroute.experiment")
 local fleet = require("kvroute.fleet")
 local report = require("kvroute.report")
 local router = require("kvroute.router")
+local schema = require("kvroute.schema")
 local settings = require("kvroute.settings")
 local tables = require("kvroute.table")
 local workload = require("kvroute.workload")
@@ -50,12 +56,45 @@ M.policies = {
 -- Nothing wears or heats under virtual time, so these two flags say nothing here.
 local IGNORE = { "cold opening", "fleet slowed" }
 
+-- What --set takes in every experiment:
+--   fleet     simulated, or emulated: in real time, one repetition
+--   scale     simulated seconds a second of emulated engines
+--   seconds   measured in all, the warm-up in proportion; 0 as the experiment has it
+--   port      of the first replica: places them on the ring, and so alike in both fleets; 0 any
+local function declared()
+  local set = settings.declare { fleet = "simulated", scale = 20, seconds = 0, port = 0 }
+  if set.fleet ~= "simulated" and set.fleet ~= "emulated" then
+    error(("--fleet is simulated or emulated, not %s"):format(set.fleet), 0)
+  end
+  return set
+end
+
+local function addresses(port, replicas)
+  local out = {}
+  for i = 1, replicas do out[i] = ("127.0.0.1:%d"):format(port + i - 1) end
+  return table.concat(out, " ")
+end
+
 ---@param changes table? of lab.fleet.simulated
 ---@return table
 function M.fleet(changes)
-  local options = { profile = "rtx3090-8b-awq", replicas = 5 }
+  local set, options = declared(), { profile = "rtx3090-8b-awq", replicas = 5 }
   for name, value in pairs(changes or {}) do options[name] = value end
+  if set.fleet == "emulated" then
+    options.time_scale, options.port = set.scale, set.port
+    return fleet.emulated(options)
+  end
+  if set.port > 0 then options.authorities = addresses(set.port, options.replicas) end
   return fleet.simulated(options)
+end
+
+local function lasting(measure, seconds)
+  if seconds == 0 then return measure end
+  return function(at)
+    local out = schema.copy(type(measure) == "function" and measure(at) or measure)
+    out.warmup_s, out.seconds = out.warmup_s * seconds / out.seconds, seconds
+    return out
+  end
 end
 
 ---@class kvr.StudyDefinition : kvr.Definition
@@ -88,6 +127,12 @@ function M.experiment(definition)
   }
   for name, value in pairs(definition) do out[name] = value end
   out.ask = nil
+  local set = declared()
+  out.measure = lasting(out.measure, set.seconds)
+  if set.fleet == "emulated" then
+    -- Under a name of its own: it never stands where simulated results are.
+    out.name, out.seeds = out.name .. "-emulated", 1
+  end
   return experiment.new(out)
 end
 
