@@ -14,7 +14,7 @@ return lab.experiment {
   axes = { { "skew", unpack(set.skews) } },
 
   fleet = lab.fleet.simulated { profile = "rtx3090-8b-awq", replicas = 5 },
-  router = lab.router.study,
+  router = lab.router.study, -- an index as small as this fleet's cache; leave it out for another
   workload = function(at)
     return lab.workload.kvroute { working_set = 1, skew = at.skew, users = set.users }
   end,

@@ -41,6 +41,9 @@ end
 local function list(name, value, default)
   local out = {}
   for item in (value .. ","):gmatch("(.-),") do
+    if type(default[1]) == "number" and not tonumber(item) then
+      bad(name, value, "numbers with commas between")
+    end
     out[#out + 1] = scalar(name, item, default[1])
   end
   return out

@@ -33,7 +33,8 @@ describe("settings", function()
     settings.give("spill=yes")
     refused('--set spill is true or false, not "yes"', settings.declare, { spill = true })
     settings.give("skews=0,x")
-    refused('--set skews is a number, not "x"', settings.declare, { skews = { 1 } })
+    refused('--set skews is numbers with commas between, not "0,x"', settings.declare,
+      { skews = { 1 } })
   end)
 
   it("must have been declared", function()
