@@ -19,6 +19,7 @@ local cell = require("kvroute.cell")
 local collect = require("kvroute.collect")
 local evidence = require("kvroute.evidence")
 local ffi = require("kvroute.ffi")
+local fleet = require("kvroute.fleet")
 local json = require("kvroute.json")
 local metric = require("kvroute.metric")
 local policy = require("kvroute.policy")
@@ -248,10 +249,20 @@ local function parts_at(self, at)
   return parts
 end
 
+-- A working set is one of the fleet at hand. The simulator knows it; the live driver is told.
+local function with_capacity(workload, of)
+  if of.kind ~= "simulated" and workload.kind == "sessions" and not workload.sessions
+    and not workload.capacity_tokens then
+    workload.capacity_tokens = fleet.capacity_tokens(of)
+  end
+  return workload
+end
+
 local function make_cell(parts, choice, seed)
   local copy = {}
   for name, value in pairs(parts) do copy[name] = value end
-  copy.policy, copy.seed, copy.workload = choice, seed, with_epoch(parts.workload, seed)
+  copy.policy, copy.seed = choice, seed
+  copy.workload = with_capacity(with_epoch(parts.workload, seed), parts.fleet)
   return cell.new(copy)
 end
 

@@ -70,6 +70,23 @@ local function make(kind, options, types)
   return out
 end
 
+local BLOCK_TOKENS = 16
+
+---What the caches of a fleet hold; nil where its profile is not known.
+---@param fleet table
+---@return number?
+function M.capacity_tokens(fleet)
+  if not fleet.profile then return nil end
+  local C, own = ffi.simulator(), fleet.profile_file or {}
+  local options = ffi.new("struct kvr_sim_options")
+  if C.kvr_sim_use_profile(options, fleet.profile_file and "simple" or fleet.profile) ~= 0 then
+    return nil
+  end
+  local profile = options.profile
+  local replicas = fleet.urls and #fleet.urls or fleet.replicas or own.replicas or profile.replicas
+  return replicas * (own.blocks or profile.blocks) * BLOCK_TOKENS
+end
+
 ---@param options kvr.SimulatedFleet
 ---@return table
 function M.simulated(options)

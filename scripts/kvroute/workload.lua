@@ -33,7 +33,7 @@ local arrivals = {
 ---@field sessions number? instead of working_set: so many
 ---@field skew number? 0, popularity of the i-th session is i^-skew
 ---@field turns number? 4 of a conversation
----@field capacity_tokens number? 629,760, of five RTX 3090, whatever the fleet is
+---@field capacity_tokens number? those of the fleet; 629,760 where engines have no profile
 ---@field user_bytes number? 1,792 of a user's message
 ---@field assistant_bytes number? 256 of a quoted reply
 ---@field system_bytes number? 512

@@ -34,8 +34,9 @@ describe("kvroute run, live", function()
     }
   ]]
 
+  local text
   local function run(...)
-    local path = lab.write(folder .. "/live.lua", FILE)
+    local path = lab.write(folder .. "/live.lua", text or FILE)
     local code, _, err = lab.run(folder, path, "--out", folder .. "/cells", "--results", folder,
       ...)
     if code ~= 0 then return code, err end
@@ -68,6 +69,15 @@ describe("kvroute run, live", function()
     near("hit_rate", 0.1)
     -- The machine may be busy, which only slows the live one.
     assert.is_true(live.throughput_per_s < 1.2 * simulated.throughput_per_s)
+  end)
+
+  it("takes a working set for what the simulator takes it for", function()
+    text = FILE:gsub("sessions = 20", "working_set = 0.5")
+    finally(function() text = nil end)
+    local _, simulated = run("--set", "fleet=simulated")
+    local code, live = run("--set", "fleet=emulated")
+    assert.equal(0, code, live)
+    assert.equal(simulated.result.workload:match("n=%d+"), live.result.workload:match("n=%d+"))
   end)
 
   it("drives engines that run already", function()
