@@ -150,6 +150,11 @@ function kvr.least_matching(blocks, field) end
 ---@return integer? index
 function kvr.least_except(except, field) end
 
+---The same among the rows that the plan has for this request's routing key (needs plan).
+---@param field? kvr.Field
+---@return integer? index
+function kvr.least_assigned(field) end
+
 ---The available row of smallest cost. Ties rotate. A cost of nil or NaN leaves the row out. `cost`
 ---is called twice for some rows: it must not change anything.
 ---@param cost fun(row: kvr.Row): number?

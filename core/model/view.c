@@ -109,7 +109,7 @@ static inline double number_at(const struct kvr_replica_view *row, uint32_t offs
 }
 
 int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
-                          uint32_t except)
+                          uint32_t except, uint32_t assigned)
 {
     KVR_CHECK(offset + sizeof(double) <= sizeof(struct kvr_replica_view));
     const struct kvr_replica_view *rows = picture->rows;
@@ -117,7 +117,8 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
     double best = (double)INFINITY;
     uint32_t ties = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (!rows[i].available || rows[i].match_blocks < blocks || i == except)
+        if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
+            i == except)
             continue;
         double number = number_at(&rows[i], offset);
         if (number < best) {
@@ -131,7 +132,8 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
         return -1;
     uint32_t skip = ties > 1 ? picture->request.serial % ties : 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (!rows[i].available || rows[i].match_blocks < blocks || i == except)
+        if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
+            i == except)
             continue;
         if (number_at(&rows[i], offset) == best && skip-- == 0)
             return (int32_t)i;

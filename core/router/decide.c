@@ -172,7 +172,7 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     leave_to_settle(router, now_ns, request, index, reason);
     router->pending.replica = row->id;
     router->pending.shadows &= record->routed;
-    if (record->routed && (router->needs & KVR_NEEDS_KEYS))
+    if (record->routed && (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN)))
         router->pending.key = kvr_hash32(record->routing_key);
     if (record->routed && (router->needs & KVR_NEEDS_MATCH) && record->chain_len) {
         router->pending.chain = chain;

@@ -72,6 +72,20 @@ static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
                 rows[row].key_age_ms = age_ms(now_ns, router->pairs[i].last_ns);
 }
 
+/* Which rows the plan has for this request's key. */
+static void fill_assigned(struct kvr_router *router, const struct kvr_request_record *record)
+{
+    struct kvr_picture *picture = &router->picture;
+    uint32_t count, members = record->model->members_count;
+    const uint16_t *assigned =
+        kvr_plan_lookup(router->plan, kvr_hash32(record->routing_key), &count);
+    picture->view.planned = count > 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t row = 0; row < members; row++)
+            if (picture->ids[row] == router->plan_replicas[assigned[i]])
+                picture->rows[row].assigned = 1;
+}
+
 static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
                      double bytes_per_token, struct kvr_replica_view *row)
 {
@@ -134,5 +148,8 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
     }
     if ((needs & KVR_NEEDS_KEYS) && record->routing_key)
         fill_key_ages(router, now_ns, record);
+    picture->view.planned = 0;
+    if ((needs & KVR_NEEDS_PLAN) && router->plan && record->routing_key)
+        fill_assigned(router, record);
     kvr_picture_summarise(picture, model->members_count);
 }

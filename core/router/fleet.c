@@ -1,4 +1,6 @@
 /* The part of router.h that is about replicas and scripts. */
+#include <string.h>
+
 #include "memory.h"
 #include "router.h"
 #include "row.h"
@@ -64,6 +66,21 @@ void kvr_router_restarted(struct kvr_router *router, uint32_t slot)
     kvr_router_settle(router);
     kvr_replica_restarted(&router->replicas, slot);
     kvr_prefix_index_purge(&router->index, slot);
+}
+
+struct kvr_plan *kvr_router_install_plan(struct kvr_router *router, struct kvr_plan *plan,
+                                         const uint64_t *replicas)
+{
+    struct kvr_plan *before = router->plan;
+    kvr_free(router->plan_replicas);
+    router->plan_replicas = NULL;
+    router->plan = plan;
+    if (!plan)
+        return before;
+    size_t bytes = plan->destinations * sizeof *router->plan_replicas;
+    router->plan_replicas = kvr_alloc(bytes);
+    memcpy(router->plan_replicas, replicas, bytes);
+    return before;
 }
 
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns)

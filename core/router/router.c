@@ -78,6 +78,7 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_block_ids_deinit(&router->block_ids);
     kvr_request_table_deinit(&router->requests);
     kvr_picture_deinit(&router->picture);
+    kvr_plan_destroy(kvr_router_install_plan(router, NULL, NULL));
     kvr_free(router->pairs);
     kvr_window_deinit(&router->keys);
     kvr_model_table_deinit(&router->models);

@@ -29,6 +29,7 @@
 #include "load.h"
 #include "metrics.h"
 #include "model_table.h"
+#include "plan.h"
 #include "prefix_index.h"
 #include "prompt.h"
 #include "queue.h"
@@ -94,6 +95,8 @@ struct kvr_router {
     struct kvr_model_table models;
     struct kvr_window keys;        /* (routing key, replica) counts */
     struct kvr_window_pair *pairs; /* scratch: one key's replicas */
+    struct kvr_plan *plan;         /* of 32-bit routing keys; NULL: none */
+    uint64_t *plan_replicas;       /* by destination of the plan: id of its replica */
     struct kvr_picture picture;
     struct kvr_slot *slots[KVR_ROLES];            /* by role; what is off is empty */
     struct kvr_script_record *records[KVR_ROLES]; /* of what is in force */
@@ -144,6 +147,11 @@ void kvr_router_signals(struct kvr_router *router, uint64_t now_ns, uint32_t slo
                         const struct kvr_engine_signals *signals);
 /* What is behind it is another engine process: its beliefs are void. */
 void kvr_router_restarted(struct kvr_router *router, uint32_t slot);
+/* The plan in force, from now on, for policies that need one: reloads of scripts do not touch it.
+ * `replicas` are the ids of its destinations, copied: a member that leaves and comes back has its
+ * keys again. NULL: no plan. Returns the one before, which is the caller's to destroy. */
+struct kvr_plan *kvr_router_install_plan(struct kvr_router *router, struct kvr_plan *plan,
+                                         const uint64_t *replicas) KVR_MUST_USE;
 /* Ends ramps and waits; returns when it wants to be called again at the latest. */
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
 

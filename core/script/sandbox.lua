@@ -95,7 +95,7 @@ local observation = reference("kvr_observation", at.observation)
 local c_order = "uint32_t (*)(void *, uint32_t, uint32_t, uint32_t)"
 local c_ring_order = cast(c_order, at.ring_order)
 local c_hrw_order = cast(c_order, at.hrw_order)
-local c_least = cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t)", at.least)
+local c_least = cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint32_t)", at.least)
 local c_nth_available = cast("int32_t (*)(void *, uint32_t)", at.nth_available)
 local c_first_available = cast("int32_t (*)(void *)", at.first_available)
 local c_share = cast("double (*)(void *, uint32_t)", at.share)
@@ -170,10 +170,10 @@ end
 
 local none = 2 ^ 32 - 1 -- no index
 
-local function least(field, blocks, except)
+local function least(field, blocks, except, assigned)
   local offset = offsets[field or "load"]
   if not offset then error("no number named " .. tostring(field) .. " in a row", 3) end
-  local i = c_least(picture, offset, blocks, except)
+  local i = c_least(picture, offset, blocks, except, assigned)
   if i >= 0 then return i end
 end
 
@@ -181,21 +181,27 @@ end
 -- are left out. Ties rotate by request.serial: the lowest index would take everything on an idle
 -- fleet. nil when there is none.
 function kvr.least(field)
-  local i = least(field, 0, none)
+  local i = least(field, 0, none, 0)
   return i
 end
 
 -- Among the rows that hold at least `blocks` leading blocks of the prompt.
 function kvr.least_matching(blocks, field)
   whole("kvr.least_matching", "blocks", blocks, 0)
-  local i = least(field, blocks, none)
+  local i = least(field, blocks, none, 0)
   return i
 end
 
 -- Among all rows but one.
 function kvr.least_except(except, field)
   whole("kvr.least_except", "index", except, 0)
-  local i = least(field, 0, except)
+  local i = least(field, 0, except, 0)
+  return i
+end
+
+-- Among the rows that the plan has for this request's routing key.
+function kvr.least_assigned(field)
+  local i = least(field, 0, none, 1)
   return i
 end
 

@@ -63,6 +63,8 @@ static int check(const struct kvr_sim_options *o, struct kvr_error *error)
         {"index_block_bytes", o->index_block_bytes, 0, 256},
         {"moves", o->moves, 0, KVR_MOVES_MAX},
         {"canary_share", o->canary_share, 0, 1},
+        {"plan_q_cap", o->plan_q_cap, 0, 1e12},
+        {"plan_interval_ms", o->plan_interval_ms, 0, 1e12},
         {"warmup_ms", o->warmup_ms, 0, 1e12},
         {"duration_ms", o->duration_ms, 0, 1e12},
         {"warmup_requests", o->warmup_requests, 0, 1e15},
@@ -152,7 +154,8 @@ static void set_window(struct kvr_sim *sim)
 
 struct kvr_sim *kvr_sim_create(const struct kvr_sim_options *options, struct kvr_error *error)
 {
-    if (check(options, error) || kvr_profile_check(&options->profile, error))
+    if (check(options, error) || kvr_sim_plan_check(options, error) ||
+        kvr_profile_check(&options->profile, error))
         return NULL;
     struct kvr_sim *sim = kvr_alloc_zero(1, sizeof *sim);
     sim->options = *options;
@@ -213,6 +216,7 @@ static void start(struct kvr_sim *sim)
 {
     sim->started = true;
     kvr_sim_fleet_start(sim);
+    kvr_sim_plan_start(sim);
     if (sim->options.queue_max)
         kvr_sim_later(sim, TICK_NS, KVR_SIM_TICK, 0, 0);
     if (sim->options.workload.kind == KVR_WORKLOAD_LIST)
@@ -275,6 +279,9 @@ static void handle(struct kvr_sim *sim, const struct kvr_sim_event *event)
         kvr_router_tick(&sim->router, sim->now_ns);
         kvr_sim_act(sim);
         kvr_sim_later(sim, TICK_NS, KVR_SIM_TICK, 0, 0);
+        break;
+    case KVR_SIM_PLAN:
+        kvr_sim_plan_again(sim);
         break;
     case KVR_SIM_WAKE:
     case KVR_SIM_SCRAPE:

@@ -86,6 +86,12 @@ struct kvr_sim_options {
     double health_ramp_ms;            /* 10,000 by kvr_sim_defaults; 0 none */
     double canary_share;
 
+    /* The plan of routing keys, for policies that need one */
+    uint32_t plan_slots;     /* copies of keys for each replica, on average; 0: no plan */
+    uint32_t plan_at_start;  /* 1: from the true rates of KEYS, before the first request */
+    double plan_q_cap;       /* most requests a second of one copy; 0: no limit */
+    double plan_interval_ms; /* 0: never; each time anew, by what the router has counted */
+
     /* The engines */
     uint32_t max_waiting; /* requests queued in one; 0: the engine's default */
     uint32_t kv_events;   /* 1: reported and counted */

@@ -30,6 +30,7 @@ enum kvr_sim_event_kind {
     KVR_SIM_PROBES,  /* due probes are sent, and answered */
     KVR_SIM_TICK,    /* the router looks at its queue */
     KVR_SIM_GIVE_UP, /* the router learns that the client of request a has gone */
+    KVR_SIM_PLAN,    /* routing keys are planned anew */
 };
 
 /* One replica, around its engine. */
@@ -163,6 +164,16 @@ void kvr_sim_move(struct kvr_sim *sim, struct kvr_sim_request *request, bool rep
 /* The router's last word on the request, which then leaves. */
 void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
                     const struct kvr_ending *ending);
+
+/* The routing key of such a request, as the router derives it. */
+uint64_t kvr_sim_routing_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask);
+
+/* ---- sim_plan.c: which keys go where ---- */
+
+int kvr_sim_plan_check(const struct kvr_sim_options *options, struct kvr_error *error);
+void kvr_sim_plan_start(struct kvr_sim *sim);
+/* From what the router has counted; and again after the interval. */
+void kvr_sim_plan_again(struct kvr_sim *sim);
 
 /* ---- sim_serve.c: the engine and the way back ---- */
 

@@ -24,6 +24,11 @@ static uint64_t key_of(uint64_t number)
     return number ? kvr_mix64(number * 2 + 1) : 0;
 }
 
+uint64_t kvr_sim_routing_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask)
+{
+    return ask->key ? key_of(ask->key) : session_key(sim, ask);
+}
+
 /* Makes the prompt's chain, which stays until the next submission; `id` is room for a name. */
 static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
                      struct kvr_submission *submission, char id[16])
@@ -40,7 +45,7 @@ static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
         .session_source = ask.session ? "x-session-id" : "none",
         .session = session_key(sim, &ask),
         .tenant = key_of(ask.tenant),
-        .routing_key = key_of(ask.key),
+        .routing_key = kvr_sim_routing_key(sim, &ask),
         .chain = sim->prompt.chain,
         .chain_len = sim->prompt.chain_len,
         .turn = turns,

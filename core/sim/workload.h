@@ -189,6 +189,8 @@ KVR_EXPORT uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, u
 
 /* OPEN: the next arrival, in order of time; false: there are no more. */
 KVR_EXPORT bool kvr_workload_next(struct kvr_workload *workload, struct kvr_arrival *arrival);
+/* KEYS: the part of all requests that is about the key-th, from 0, whose session is key + 1. */
+double kvr_workload_key_share(const struct kvr_workload *workload, uint32_t key);
 /* Begins the arrivals anew. */
 KVR_EXPORT void kvr_workload_rewind(struct kvr_workload *workload);
 

@@ -61,3 +61,10 @@ bool kvr_keys_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
     draw_output(o, user, turn, request);
     return request->pieces_len > 0;
 }
+
+double kvr_workload_key_share(const struct kvr_workload *workload, uint32_t key)
+{
+    const double *upto = workload->popularity.upto;
+    KVR_CHECK(workload->options.kind == KVR_WORKLOAD_KEYS && key < workload->options.keys);
+    return key ? upto[key] - upto[key - 1] : upto[0];
+}

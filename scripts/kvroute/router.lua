@@ -21,13 +21,19 @@ local M = {}
 ---@field health_interval_ms number?
 ---@field health_ramp_ms number?
 ---@field canary_share number?
+---@field plan_slots number? copies of routing keys for each replica, on average; 0 no plan.
+---  Plans are for simulated fleets only
+---@field plan_at_start boolean? from the true rates of workload.keys
+---@field plan_q_cap number? most requests a second of one copy
+---@field plan_interval_ms number? plan anew each time, by what the router has counted
 local types = {
   index_ttl_ms = "number?", index_nodes = "count?", index_nodes_per_replica = "count?",
   index_memory_mb = "number?", index_block_bytes = "count?", index_wide_after = "count?",
   index_replies = "number|boolean?", ring_vnodes = "count?", capacity = "count?", moves = "count?",
   requests_max = "count?", queue_max = "count?", queue_shortest = "number|boolean?",
   queue_deadline_ms = "number?", health_interval_ms = "number?", health_ramp_ms = "number?",
-  canary_share = "number?",
+  canary_share = "number?", plan_slots = "count?", plan_at_start = "number|boolean?",
+  plan_q_cap = "number?", plan_interval_ms = "number?",
 }
 
 ---@param settings kvr.RouterSettings

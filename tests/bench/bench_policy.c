@@ -26,6 +26,7 @@
 #define CHAIN       64  /* blocks of a prompt */
 #define PER_REPLICA 4   /* requests in flight, about */
 #define MAX_OPEN    1024
+#define PLANNED     128824 /* keys of a plan, as in the CacheRoute paper */
 
 struct fleet {
     struct kvr_router router;
@@ -34,6 +35,7 @@ struct fleet {
     struct kvr_submission submission;
     uint64_t chain[CHAIN];
     uint32_t replicas;
+    uint64_t first_key;      /* of PLANNED routing keys; 0: no plan is in force */
     uint32_t *matches;       /* PATTERNS x replicas, as the prefix index gives them */
     uint32_t open[MAX_OPEN]; /* replica of each request in flight, oldest first from `oldest` */
     uint32_t open_count;
@@ -120,7 +122,10 @@ static void fill_view(struct fleet *fleet, uint64_t now)
     struct kvr_picture *picture = &fleet->router.picture;
     uint32_t serial = ++fleet->record->model->serial;
     fleet->chain[15] = fleet->record->session = kvr_mix64(serial);
-    kvr_decide_view(&fleet->router, now, fleet->record, fleet->chain, 0);
+    if (fleet->first_key)
+        fleet->record->routing_key = fleet->first_key + kvr_mix64(serial) % PLANNED;
+    kvr_decide_view(&fleet->router, now, fleet->record, fleet->chain,
+                    fleet->first_key ? KVR_NEEDS_PLAN : 0);
     const uint32_t *matches = &fleet->matches[(serial % PATTERNS) * fleet->replicas];
     for (uint32_t i = 0; i < fleet->replicas; i++) {
         picture->rows[i].match_blocks = matches[i];
@@ -257,6 +262,38 @@ static void part(const char *policy_name, const char *spill_name, double without
     free_fleet(&fleet);
 }
 
+/* Of PLANNED keys, all admitted. A plan has no key twice, and in 32 bits two may fall together. */
+static void install_plan(struct fleet *fleet)
+{
+    uint64_t ids[64];
+    struct kvr_plan *plan = NULL;
+    struct kvr_plan_key *keys = kvr_alloc(PLANNED * sizeof *keys);
+    for (fleet->first_key = 1; !plan; fleet->first_key += PLANNED) {
+        for (uint32_t i = 0; i < PLANNED; i++)
+            keys[i] = (struct kvr_plan_key){kvr_hash32(fleet->first_key + i), 1.0 / (i + 1)};
+        plan = kvr_plan_create(&(struct kvr_plan_options){0}, keys, PLANNED, NULL, fleet->replicas,
+                               NULL);
+    }
+    fleet->first_key -= PLANNED;
+    kvr_free(keys);
+    for (uint32_t i = 0; i < fleet->replicas; i++)
+        ids[i] = fleet->router.replicas.slots[i].id;
+    KVR_CHECK(!kvr_router_install_plan(&fleet->router, plan, ids));
+}
+
+/* cacheroute's decision for a planned key, with the look into the plan. */
+static void planned(uint32_t replicas, const char *figure)
+{
+    struct fleet fleet = {0};
+    make_fleet(&fleet, replicas);
+    install_plan(&fleet);
+    struct kvr_slot *policy = load(&fleet, KVR_SCRIPT_POLICY, "cacheroute");
+    print(figure, measure(&fleet, policy, NULL));
+    KVR_CHECK(fleet.router.picture.view.planned);
+    kvr_slot_destroy(policy);
+    free_fleet(&fleet);
+}
+
 static double fill_only(uint32_t replicas)
 {
     struct fleet fleet = {0};
@@ -343,18 +380,27 @@ static double prefix_affinity_alone(void)
 int main(void)
 {
     static const char *const policies[] = {
-        "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
-        "prefix_hash", "prefix_affinity",
+        "round_robin",
+        "least_outstanding",
+        "p2c",
+        "session_affinity",
+        "bounded_session_affinity",
+        "prefix_hash",
+        "prefix_affinity",
+        "cacheroute",
     };
     static const char *const spills[] = {"off", "load_min", "load_mean", "tokens", "hit_rate"};
     kvr_guard_start();
     decision(8, "decision_ns");
     decision(1, "decision_1_ns");
     decision(64, "decision_64_ns");
+    planned(8, "decision_planned_ns");
+    planned(30, "decision_planned_30_ns");
     print("request_ns", requests(false));
     print("request_with_shadow_ns", requests(true));
     double fill = fill_only(8);
     print("fill_ns", fill);
+    print("fill_30_ns", fill_only(30));
     print("fill_64_ns", fill_only(64));
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
         part(policies[i], NULL, fill);

@@ -2,7 +2,7 @@
 -- request's shape). Shorter than the report's runs, so the bands are wider.
 local study = require("sim.study")
 
-local function at(rate)
+local function at(rate, change)
   return function(options)
     assert(require("kvroute.ffi").simulator().kvr_sim_use_profile(options, "h100x2-70b-fp8") == 0)
     options.workload.kind, options.workload.arrivals = 1, 1
@@ -11,23 +11,65 @@ local function at(rate)
     options.warmup_requests, options.requests, options.drain_ms = 16000, 3000, 30000
     options.slo_ttft_ms = 3500
     options.index_nodes, options.ring_vnodes = 0, 4
+    if change then change(options) end
   end
 end
 
 describe("thirty 70B engines under 128 keys", function()
+  -- Five slots for each engine, which are enough for all keys, and the rates they really have.
+  local function planned(options)
+    options.plan_slots, options.plan_at_start = 5, 1
+  end
+
   it("find as much in their caches as was published", function()
+    local planned_60 = study.run({ policy = "cacheroute" }, at(60, planned))
     local flat = study.run({ policy = "p2c" }, at(60))
     local bounded = study.run({ policy = "bounded_session_affinity" }, at(60))
     local sticky = study.run({ policy = "session_affinity" }, at(20))
     study.within(100 * flat.hit_rate, 58, 68, "hit rate of two choices")
     study.within(100 * bounded.hit_rate, 70, 82, "hit rate of the bounded ring")
     study.within(100 * sticky.hit_rate, 84, 92, "hit rate of the ring")
+    study.within(100 * planned_60.hit_rate, 90, 95, "hit rate of the plan")
     assert.is_true(flat.imbalance < 1.2 and sticky.imbalance > 2)
+    assert.is_true(planned_60.imbalance < 1.5)
   end)
 
   it("saturate in the published order", function()
+    assert.is_true(study.run({ policy = "cacheroute" }, at(140, planned)).ttft_p99_all < 3500)
     assert.is_true(study.run({ policy = "session_affinity" }, at(80)).ttft_p99_all > 3500)
     assert.is_true(study.run({ policy = "p2c" }, at(100)).ttft_p99_all > 3500)
     assert.is_true(study.run({ policy = "bounded_session_affinity" }, at(60)).ttft_p99_all < 3500)
+  end)
+
+  it("learn their plan from what comes", function()
+    local function learnt(options)
+      options.plan_slots, options.plan_interval_ms = 5, 150000
+      options.requests = 1000
+    end
+    local once = study.run({ policy = "cacheroute" }, at(60, learnt))
+    -- One plan by then: at 150 s of 283 s.
+    assert.is_true(100 * once.hit_rate > 85, 100 * once.hit_rate)
+    local again = study.run({ policy = "cacheroute" }, at(60, learnt))
+    assert.equal(once.hash, again.hash)
+    -- Without a plan the same policy is two choices.
+    local flat = study.run({ policy = "cacheroute" }, at(60))
+    study.within(100 * flat.hit_rate, 58, 68, "hit rate without a plan")
+  end)
+
+  it("refuse a plan that nothing can be made from", function()
+    local function refuses(what, change)
+      local ok, why = pcall(study.run, { policy = "cacheroute" }, at(60, change))
+      assert.is_false(ok)
+      assert.truthy(why:find(what, 1, true), why)
+    end
+    refuses("plan_slots needs", function(options) options.plan_slots = 5 end)
+    refuses("needs plan_slots", function(options) options.plan_at_start = 1 end)
+    refuses("needs plan_slots", function(options) options.plan_q_cap = 1 end)
+    refuses("1 or more", function(options)
+      options.plan_slots, options.plan_interval_ms = 5, 1e-3
+    end)
+    refuses("keys that come at a rate", function(options)
+      options.plan_slots, options.plan_at_start, options.workload.kind = 5, 1, 0
+    end)
   end)
 end)

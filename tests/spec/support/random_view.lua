@@ -22,6 +22,7 @@ local function write_row(row)
   row.in_flight = chance(0.5) and math.random(0, 3) or math.random(0, 300)
   row.capacity = chance(0.5) and math.huge or math.random(1, 300)
   row.uncached_tokens = chance(0.4) and 0 or math.random(0, 200000)
+  row.assigned = chance(0.2) and 1 or 0
   row.match_blocks = chance(0.5) and 0 or math.random(0, 5)
   row.engine_hit_rate = or_unread(math.random())
   row.prefill_tokens_per_s = or_unread(math.random(1, 50000))
@@ -63,5 +64,6 @@ return function(f, max_rows)
   end
   write_request(f:plain_request())
   f:complete(count)
+  f.picture.view.planned = chance(0.5) and 1 or 0
   return count
 end

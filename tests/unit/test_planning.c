@@ -1,0 +1,217 @@
+/* core/router: a plan in force, what of it a decision sees, and what a plan is made from. */
+#include "unit.h"
+
+#include "decide.h"
+#include "memory.h"
+#include "planning.h"
+#include "rng.h"
+
+#define S 1000000000u
+
+/* The plan's destination of a planned key; nil for others. */
+static const char planned_policy[] = "local P = { api = 1, name = 'planned', needs = { 'plan' } }\n"
+                                     "function P.pick(request, view)\n"
+                                     "  for i = 0, view.count - 1 do\n"
+                                     "    if view[i].assigned == 1 and view[i].available then\n"
+                                     "      return i, 'planned'\n"
+                                     "    end\n"
+                                     "  end\n"
+                                     "end\n"
+                                     "return P\n";
+
+static const struct kvr_ending success = {.outcome = KVR_OUTCOME_SUCCESS,
+                                          .status = 200,
+                                          .prompt_tokens = -1,
+                                          .output_tokens = -1,
+                                          .cached_tokens = -1};
+
+static void load(struct kvr_router *router, const char *text)
+{
+    struct kvr_error error = {0};
+    if (kvr_slot_load(kvr_router_slot(router, KVR_ROLE_POLICY), kvr_slice_of(""),
+                      kvr_slice_of("test.lua"), kvr_slice_of(text), NULL, 0, &error))
+        fail_msg("%s", error.text);
+    kvr_router_scripts_changed(router);
+}
+
+static uint32_t add(struct kvr_router *router, const char *name, double weight)
+{
+    struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1, .weight = weight};
+    int slot = kvr_router_add_replica(router, 0, &spec, NULL);
+    assert_true(slot >= 0);
+    kvr_router_probed(router, 0, (uint32_t)slot, KVR_PROBE_PASS, false);
+    return (uint32_t)slot;
+}
+
+/* Replicas a, b and c in slots 0, 1 and 2, and the policy above. */
+static struct kvr_router *make_router(void)
+{
+    struct kvr_router *router = kvr_alloc(sizeof *router);
+    kvr_router_init(router, &(struct kvr_router_options){.seed = 1, .replicas_max = 8});
+    assert_int_equal(add(router, "a:1", 1), 0);
+    assert_int_equal(add(router, "b:1", 2), 1);
+    assert_int_equal(add(router, "c:1", 1), 2);
+    load(router, planned_policy);
+    return router;
+}
+
+static void free_router(struct kvr_router *router)
+{
+    kvr_router_verify(router);
+    kvr_router_deinit(router);
+    kvr_free(router);
+}
+
+/* One request about the key, from beginning to end; its replica. `planned` is what the view said.
+ */
+static uint32_t send(struct kvr_router *router, uint64_t now, uint64_t routing_key, bool planned)
+{
+    struct kvr_submission what = {.request_id = kvr_slice_of("id"),
+                                  .endpoint = "chat",
+                                  .session_source = "none",
+                                  .routing_key = routing_key,
+                                  .routed = true,
+                                  .prompt_tokens = (double)NAN,
+                                  .max_tokens = (double)NAN,
+                                  .slo_ttft_ms = (double)NAN};
+    struct kvr_action action;
+    struct kvr_request_ref ref = kvr_router_submit(router, now, &what);
+    assert_true(kvr_router_next_action(router, &action));
+    assert_int_equal(action.kind, KVR_ACTION_DISPATCH);
+    assert_int_equal(router->picture.view.planned, planned);
+    kvr_router_settle(router);
+    kvr_router_finish(router, now, ref, &success);
+    return action.replica;
+}
+
+/* Each key, in the order of its rate, as planned for these destinations. */
+static void install(struct kvr_router *router, const struct kvr_plan_key *keys, uint32_t len,
+                    const uint32_t *slots, uint32_t destinations, double q_cap)
+{
+    uint64_t ids[8];
+    for (uint32_t i = 0; i < destinations; i++)
+        ids[i] = router->replicas.slots[slots[i]].id;
+    struct kvr_plan *plan = kvr_plan_create(&(struct kvr_plan_options){.q_cap = q_cap}, keys, len,
+                                            NULL, destinations, NULL);
+    assert_non_null(plan);
+    kvr_plan_destroy(kvr_router_install_plan(router, plan, ids));
+}
+
+static struct kvr_plan_key key_of(uint64_t routing_key, double rate)
+{
+    return (struct kvr_plan_key){kvr_hash32(routing_key), rate};
+}
+
+static void test_a_planned_key_is_assigned(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    const uint64_t hot = kvr_mix64(1), cool = kvr_mix64(2), other = kvr_mix64(3);
+    send(router, S, hot, false); /* no plan yet */
+    const struct kvr_plan_key keys[] = {key_of(hot, 5), key_of(cool, 3)};
+    /* Destinations stand in another order than replicas. */
+    install(router, keys, 2, (const uint32_t[]){2, 0, 1}, 3, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(send(router, S, hot, true), 2);
+        assert_int_equal(send(router, S, cool, true), 0);
+    }
+    send(router, S, other, false);
+    send(router, S, 0, false); /* no key at all */
+    /* It outlives a reload, and the next one replaces it whole. */
+    load(router, planned_policy);
+    assert_int_equal(send(router, S, hot, true), 2);
+    install(router, keys, 1, (const uint32_t[]){1}, 1, 0);
+    assert_int_equal(send(router, S, hot, true), 1);
+    send(router, S, cool, false);
+    kvr_plan_destroy(kvr_router_install_plan(router, NULL, NULL));
+    send(router, S, hot, false);
+    free_router(router);
+}
+
+static void test_copies_are_all_assigned(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    const struct kvr_plan_key key = key_of(77, 5);
+    install(router, &key, 1, (const uint32_t[]){0, 2}, 2, 3);
+    send(router, S, 77, true);
+    const struct kvr_replica_view *rows = router->picture.rows;
+    assert_int_equal(rows[0].assigned, 1);
+    assert_int_equal(rows[1].assigned, 0);
+    assert_int_equal(rows[2].assigned, 1);
+    free_router(router);
+}
+
+static void test_only_those_who_need_it_see_it(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    const struct kvr_plan_key key = key_of(77, 5);
+    install(router, &key, 1, (const uint32_t[]){1}, 1, 0);
+    load(router, "local P = { api = 1, name = 'plain' }\n"
+                 "function P.pick() return kvr.least('load'), 'plain' end\n"
+                 "return P\n");
+    send(router, S, 77, false);
+    assert_int_equal(router->picture.rows[1].assigned, 0);
+    free_router(router);
+}
+
+static void test_a_replica_is_known_by_its_name(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    const struct kvr_plan_key key = key_of(77, 5);
+    install(router, &key, 1, (const uint32_t[]){0}, 1, 0);
+    /* Another one has its slot: the key is planned, and nowhere. */
+    kvr_router_remove_replica(router, 0);
+    assert_int_equal(add(router, "d:1", 1), 0);
+    send(router, S, 77, true);
+    for (uint32_t i = 0; i < router->picture.view.count; i++)
+        assert_int_equal(router->picture.rows[i].assigned, 0);
+    /* It is back, in another slot. */
+    uint32_t slot = add(router, "a:1", 1);
+    assert_int_not_equal(slot, 0);
+    assert_int_equal(send(router, S, 77, true), slot);
+    free_router(router);
+}
+
+static void test_what_a_plan_is_made_from(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    struct kvr_planning planning;
+    kvr_planning_init(&planning, router, S);
+    assert_int_equal(planning.keys_len, 0);
+    assert_int_equal(planning.destinations, 3);
+    kvr_planning_deinit(&planning);
+    /* Keys are counted for a policy that needs a plan: 30 and 10 requests within ten seconds. */
+    for (uint32_t i = 0; i < 40; i++)
+        send(router, S + i * UINT64_C(250000000), i % 4 ? 77 : 88, false);
+    send(router, S + 10 * (uint64_t)S, 0, false);
+    kvr_replica_set_administrative(&router->replicas, 0, KVR_DRAINING);
+    kvr_planning_init(&planning, router, 11 * (uint64_t)S);
+    assert_int_equal(planning.destinations, 2);
+    assert_true(planning.replicas[0] == router->replicas.slots[1].id);
+    assert_true(planning.weights[0] == 2 && planning.weights[1] == 1);
+    assert_int_equal(planning.keys_len, 2);
+    const struct kvr_plan_key *keys = planning.keys;
+    uint32_t hot = keys[0].key == kvr_hash32(77) ? 0 : 1;
+    assert_int_equal(keys[hot].key, kvr_hash32(77));
+    assert_int_equal(keys[1 - hot].key, kvr_hash32(88));
+    assert_float_equal(keys[hot].rate, 3, 1e-9);
+    assert_float_equal(keys[1 - hot].rate, 1, 1e-9);
+    kvr_planning_deinit(&planning);
+    free_router(router);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_planned_key_is_assigned),
+        cmocka_unit_test(test_copies_are_all_assigned),
+        cmocka_unit_test(test_only_those_who_need_it_see_it),
+        cmocka_unit_test(test_a_replica_is_known_by_its_name),
+        cmocka_unit_test(test_what_a_plan_is_made_from),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
