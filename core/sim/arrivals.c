@@ -62,7 +62,7 @@ void kvr_arrivals_init(struct kvr_arrivals *arrivals, const struct kvr_arrivals_
         arrivals->gap_scale = 1000 / options->rate / (span_ms / (double)gaps);
 }
 
-/* Far ahead comes never: no clock of ours gets there. */
+/* Far ahead comes never: no clock of ours gets there, and a run need not wait for it. */
 uint64_t kvr_arrivals_ns(double ms)
 {
     return ms * 1e6 < TIME_NS_MAX ? (uint64_t)(ms * 1e6 + 0.5) : (uint64_t)TIME_NS_MAX;
@@ -123,5 +123,5 @@ bool kvr_arrivals_next(struct kvr_arrivals *arrivals, uint64_t *due_ns)
         break;
     }
     arrivals->count++;
-    return true;
+    return *due_ns < (uint64_t)TIME_NS_MAX;
 }

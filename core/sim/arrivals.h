@@ -39,7 +39,7 @@ struct kvr_arrivals {
 };
 
 void kvr_arrivals_init(struct kvr_arrivals *arrivals, const struct kvr_arrivals_options *options);
-/* Time of the next arrival, since the start; false: there are no more (TIMES). */
+/* Time of the next arrival, since the start; false: there are no more, or it comes never. */
 bool kvr_arrivals_next(struct kvr_arrivals *arrivals, uint64_t *due_ns);
 
 /* Milliseconds as nanoseconds; what no run gets to is as far ahead as can be. */

@@ -433,7 +433,7 @@ static void test_whales_of_a_steep_law(void **state)
     kvr_workload_destroy(workload);
 }
 
-/* Times that no clock reaches do not come round to its start. */
+/* Times that no clock reaches do not come round to its start: they do not come. */
 static void test_times_far_ahead(void **state)
 {
     (void)state;
@@ -445,7 +445,7 @@ static void test_times_far_ahead(void **state)
     struct kvr_workload *workload = make(&options);
     struct kvr_arrival arrival;
     assert_true(kvr_workload_next(workload, &arrival) && arrival.due_ns == 1000000);
-    assert_true(kvr_workload_next(workload, &arrival) && arrival.due_ns == 9000000000000000000u);
+    assert_false(kvr_workload_next(workload, &arrival));
     kvr_workload_destroy(workload);
 }
 
