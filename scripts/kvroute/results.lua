@@ -276,7 +276,11 @@ function Results:csv()
   for _, pool in ipairs(self.pools) do
     for i, each in ipairs(pool.cells) do
       local spec, row = each.spec, { pool.policy }
-      for _, axis in ipairs(self.axes) do row[#row + 1] = each.at[axis] or false end
+      for _, axis in ipairs(self.axes) do
+        local value = each.at[axis]
+        if type(value) == "boolean" then value = tostring(value) end -- false would be "not known"
+        row[#row + 1] = value == nil and false or value
+      end
       local spill = type(spec.spill) == "table" and spec.spill or {}
       for _, value in ipairs({ each.seed, each.regime, spec.fleet.profile or "", spec.policy.hash,
         spill.name or "", spill.hash or "", spec.build, each.key }) do

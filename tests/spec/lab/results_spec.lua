@@ -121,6 +121,14 @@ describe("results", function()
     assert.is_nil(data.pools[1].median.itl_p50_ms)
   end)
 
+  it("names places that are yes or no", function()
+    local csv = make({
+      { "a", { on = true }, 1, result() }, { "a", { on = false }, 1, result() },
+    }, { "on" }):csv()
+    assert.is_truthy(csv:find("\na,true,1,closed,", 1, true), csv)
+    assert.is_truthy(csv:find("\na,false,1,closed,", 1, true), csv)
+  end)
+
   it("finds pools by policy and place", function()
     local found = make({
       { "a", { skew = 0, users = 8 }, 1, result() }, { "a", { skew = 1, users = 8 }, 1, result() },
