@@ -57,7 +57,7 @@ local function start_engines(self, spec)
   local argv = {
     self.binary, "fleet", "--profile", profile_path(self, fleet),
     "--port", tostring(fleet.port or 0), "--time-scale", tostring(self.scale),
-    "--seed", tostring(spec.seed),
+    "--seed", tostring(spec.seed), "--control", "127.0.0.1:0",
     "--prompt-tokens-details", "zero", "--early-stops", tostring(early_share(spec.workload)),
   }
   if fleet.replicas then
@@ -66,10 +66,11 @@ local function start_engines(self, spec)
   self.engines = process.start(argv, 1)
   local urls = json.list({})
   while true do
-    local what, address = self.engines:wait_line("^(%a+) ?%d* ?(%S*)$", START_S)
+    local what, address = self.engines:wait_line("^(%a+).-(%S*)$", START_S)
     if not what then fail("the engines %s", give_up(self, "engines")) end
     if what == "ready" then return urls end
-    urls[#urls + 1] = "http://" .. address
+    if what == "control" then self.control = "http://" .. address end
+    if what == "replica" then urls[#urls + 1] = "http://" .. address end
   end
 end
 
@@ -223,6 +224,17 @@ function Deployment:health()
     if not replica.in_rotation then gone[#gone + 1] = replica.name end
   end
   return ejections, gone
+end
+
+---How late the steps of emulated engines were, p99 of the worst, in their own time.
+---@return number? # nil: these engines do not tell
+function Deployment:engines_late_ms()
+  if not self.control then return nil end
+  local late_us = 0
+  local body = http.request(self.control .. "/replicas?replica=all")
+  if not body then fail("the engines do not answer") end
+  for _, each in ipairs(json.decode(body)) do late_us = math.max(late_us, each.late_p99_us) end
+  return late_us / 1000 * self.scale
 end
 
 ---Calls of the policy and the spill rule that failed.

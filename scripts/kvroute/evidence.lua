@@ -11,6 +11,7 @@ local M = {
   FAILED = 0.01,       -- share of requests
   LATE_OPEN_MS = 100,  -- p99 of how late requests went out, simulated
   LATE_CLOSED_MS = 10,
+  LATE_ENGINES_MS = 10, -- p99 of the steps of emulated engines, simulated
 }
 
 ---@class kvr.Flag
@@ -21,6 +22,7 @@ local M = {
 ---@class kvr.Evidence as executors hand it in; what they cannot know is absent
 ---@field drift kvr.DriftVerdict?
 ---@field late_p99_ms number? of a driver in real time
+---@field engines_late_p99_ms number? of steps of emulated engines
 ---@field driver string[]? flags of the load driver: behind, busy, interrupted, rows_dropped, ...
 ---@field cancelled number? requests that the driver cut itself
 ---@field script_failures number? calls of policy and spill rule that failed, when there are any
@@ -31,9 +33,10 @@ local M = {
 
 -- All that `judge` may raise, by name.
 M.NAMES = {}
-for _, name in ipairs({ "nothing measured", "script failed", "late", "busy", "interrupted",
-  "rows_dropped", "cancelled", "ejections", "out of rotation", "unclean", "cold opening",
-  "fleet slowed", "past saturation", "partial visits", "fractional visit periods", "failures",
+for _, name in ipairs({ "nothing measured", "script failed", "late", "engines late", "busy",
+  "interrupted", "rows_dropped", "cancelled", "ejections", "out of rotation", "unclean",
+  "cold opening", "fleet slowed", "past saturation", "partial visits", "fractional visit periods",
+  "failures",
 }) do
   M.NAMES[name] = true
 end
@@ -97,6 +100,10 @@ local function flag_scripts(out, result, evidence)
 end
 
 local function flag_fleet(out, evidence)
+  if (evidence.engines_late_p99_ms or 0) > M.LATE_ENGINES_MS then
+    out[#out + 1] = { name = "engines late", text = ("their steps came %.0f ms late (p99)"):format(
+      evidence.engines_late_p99_ms) }
+  end
   if (evidence.ejections or 0) > 0 then
     out[#out + 1] = { name = "ejections", text = ("%d replicas were taken out"):format(
       evidence.ejections) }

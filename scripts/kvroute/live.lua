@@ -306,6 +306,7 @@ local function watched(job, where, run)
   if not ok then error(report, 0) end
   found.ejections, found.out_of_rotation = where:health()
   found.script_failures = where:script_failures()
+  found.engines_late_p99_ms = where:engines_late_ms()
   return report, found
 end
 

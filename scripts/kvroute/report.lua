@@ -149,20 +149,26 @@ local function ignored(results)
   return #parts > 0 and "flags that exclude nothing here: " .. table.concat(parts, ", ") or nil
 end
 
--- Of cells in real time: no rerun gives the same figures.
+local function real_time_text(fleet)
+  if fleet.kind == "urls" then return "live: engines that ran already" end
+  if fleet.kind ~= "emulated" then return nil end
+  local scale = fleet.time_scale or 1
+  return "live: emulated engines behind real sockets"
+    .. (scale ~= 1 and (", %g simulated seconds a second"):format(scale) or "")
+end
+
+-- Of cells in real time, excluded ones too: no rerun gives the same figures.
 local function in_real_time(results)
   local out, seen = {}, {}
-  for _, pool in ipairs(results.pools) do
-    for _, each in ipairs(pool.cells) do
-      local fleet = each.spec.fleet
-      local scale = fleet.time_scale or 1
-      local text = fleet.kind == "emulated" and "live: emulated engines behind real sockets"
-        .. (scale ~= 1 and (", %g simulated seconds a second"):format(scale) or "")
-        or fleet.kind == "urls" and "live: engines that ran already"
-      if text and not seen[text] then
-        out[#out + 1], seen[text] = text, true
-      end
+  local function note(each)
+    local text = real_time_text(each.spec.fleet)
+    if text and not seen[text] then
+      out[#out + 1], seen[text] = text, true
     end
+  end
+  for _, pool in ipairs(results.pools) do
+    for _, each in ipairs(pool.cells) do note(each) end
+    for _, each in ipairs(pool.excluded) do note(each.cell) end
   end
   return out
 end
@@ -189,7 +195,7 @@ function M.notes(results)
       end
     end
   end
-  if #seeds == 0 then return {} end
+  if #seeds == 0 then return in_real_time(results) end
   table.sort(seeds)
   local range = #seeds > 1 and ("seeds %d to %d, medians (ranges)"):format(seeds[1], seeds[#seeds])
     or "seed " .. seeds[1]

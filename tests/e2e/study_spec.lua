@@ -37,6 +37,7 @@ describe("an experiment of the study with --fleet emulated", function()
       assert.is_true(result.success > 0)
       -- Evidence and figures that only a live cell has.
       assert.equal("number", type(result.evidence.late_p99_ms))
+      assert.is_true(result.evidence.engines_late_p99_ms > 0)
       assert.equal(0, result.evidence.ejections)
       assert.equal("not looked for", result.evidence.contamination.state)
       assert.is_true(result.decided.p50 > 0)

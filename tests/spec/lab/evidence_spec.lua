@@ -72,7 +72,8 @@ describe("evidence", function()
   it("excludes what the driver, the fleet or the machine spoilt", function()
     for name, found in pairs({
       ["script failed"] = { script_failures = 1 },
-      late = { late_p99_ms = 11 }, busy = { driver = { "busy" } }, cancelled = { cancelled = 1 },
+      late = { late_p99_ms = 11 }, ["engines late"] = { engines_late_p99_ms = 10.1 },
+      busy = { driver = { "busy" } }, cancelled = { cancelled = 1 },
       interrupted = { driver = { "interrupted" } },
       rows_dropped = { driver = { "rows_dropped" } }, ejections = { ejections = 2 },
       ["out of rotation"] = { out_of_rotation = { "b:8001" } },
