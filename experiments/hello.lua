@@ -1,7 +1,8 @@
 -- Question  Does it pay to send a request where its prompt's start is cached?
 -- Method    Five emulated RTX 3090 and 32 users who never pause: conversations of four turns, whose
 --           text is about 2.5 times what the fleet can cache. Once all conversations are asked for
---           alike, once a few of them are hot. Five policies, three seeds, 300 simulated seconds.
+--           alike, once a few of them are hot. Five policies, 300 simulated seconds.
+-- Seed      1 to 3
 -- Run       kvroute run experiments/hello.lua
 -- Takes     3 seconds on two cores
 local lab = require("kvroute")
