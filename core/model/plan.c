@@ -260,27 +260,28 @@ static void place_all(struct planner *p, const double *weights)
 
 /* ---- the table ---- */
 
-static uint32_t *head_of(const struct kvr_plan *plan, uint64_t key)
+/* Where the key is, or would be. */
+static struct kvr_plan_entry *find(const struct kvr_plan *plan, uint64_t key)
 {
-    uint32_t at = (uint32_t)kvr_mix64(key) & plan->head_mask;
-    while (plan->heads[at] && plan->entries[plan->heads[at] - 1].key != key)
-        at = (at + 1) & plan->head_mask;
-    return &plan->heads[at];
+    uint32_t at = (uint32_t)kvr_mix64(key) & plan->table_mask;
+    while (plan->table[at].count && plan->table[at].key != key)
+        at = (at + 1) & plan->table_mask;
+    return &plan->table[at];
 }
 
 static int index_entries(struct kvr_plan *plan, struct kvr_error *error)
 {
-    uint32_t heads = 8;
-    while (heads / 2 < plan->admitted)
-        heads *= 2;
-    plan->heads = kvr_alloc_zero(heads, sizeof *plan->heads);
-    plan->head_mask = heads - 1;
+    uint32_t size = 8;
+    while (size / 3 * 2 < plan->admitted)
+        size *= 2;
+    plan->table = kvr_alloc_zero(size, sizeof *plan->table);
+    plan->table_mask = size - 1;
     for (uint32_t i = 0; i < plan->admitted; i++) {
-        uint32_t *head = head_of(plan, plan->entries[i].key);
-        if (*head)
+        struct kvr_plan_entry *entry = find(plan, plan->entries[i].key);
+        if (entry->count)
             return kvr_error_set(error, KVR_E_EXISTS, "key %016llx is there twice",
-                                 (unsigned long long)plan->entries[i].key);
-        *head = i + 1;
+                                 (unsigned long long)entry->key);
+        *entry = plan->entries[i];
     }
     return KVR_OK;
 }
@@ -323,7 +324,7 @@ void kvr_plan_destroy(struct kvr_plan *plan)
     if (!plan)
         return;
     kvr_free(plan->entries);
-    kvr_free(plan->heads);
+    kvr_free(plan->table);
     kvr_free(plan->assigned);
     kvr_free(plan->loads);
     kvr_free(plan);
@@ -331,7 +332,7 @@ void kvr_plan_destroy(struct kvr_plan *plan)
 
 const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key, uint32_t *count)
 {
-    uint32_t head = *head_of(plan, key);
-    *count = head ? plan->entries[head - 1].count : 0;
-    return head ? plan->assigned + plan->entries[head - 1].first : NULL;
+    const struct kvr_plan_entry *entry = find(plan, key);
+    *count = entry->count;
+    return entry->count ? plan->assigned + entry->first : NULL;
 }
