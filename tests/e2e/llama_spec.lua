@@ -255,7 +255,7 @@ describe("kvroute calibrate of llama.cpp", function()
   test("finds a profile", function()
     local engine = Llama.start({ context = 6144 })
     local runs, found, said, prefill_ms = 0
-    repeat -- a machine that held the engine up just then is no finding
+    repeat -- a machine that was busy just then is no finding
       runs = runs + 1
       found, said = calibrate(engine)
       prefill_ms = (found.prefill_token_ms or 0) + (found.prefill_context_ms or 0)
@@ -264,7 +264,7 @@ describe("kvroute calibrate of llama.cpp", function()
     assert.equal("llama", found.name)
     assert.equal(6144, found.max_model_len) -- as it lists its model
     assert.is_truthy(said:find("timings, of which the profile misses", 1, true), said)
-    -- One request of a run is given up once it has been timed; the others are answered in full.
+    -- At most one request of a run is given up, once it has been timed; the others end in full.
     loop.wait(function() return engine:metric("num_requests_running") == 0 end, 5, "an idle engine")
     local log = engine:log()
     assert.equal(#log, #with_outcome(log, "length", "abort"))

@@ -104,16 +104,36 @@ function promptTokens(body, chat) {
 
 const totals = { prompt: 0, cached: 0, generated: 0, stop: 0, length: 0, abort: 0 };
 
+// Slots that are made ready. The engine's library keeps the context locked for as long as any slot
+// has tokens to compute, so that a new request would wait for the end of all answers before its slot
+// could drop what it held; therefore the others pause for it, between two steps.
+const preparing = new Set();
+
+async function prepare(sequence, tokens) {
+  const done = sequence.adaptStateToTokens(tokens, false);
+  preparing.add(done);
+  try {
+    await done;
+  } finally {
+    preparing.delete(done);
+  }
+}
+
+async function nextStep() {
+  while (preparing.size > 0) await Promise.allSettled(preparing);
+}
+
 // Computes the prompt and yields each token's text; notes what it does in the entry.
 async function* generate(slot, tokens, body, entry, gone) {
   const { sequence } = slot;
   // The last token is always computed: its output is the first answer.
-  await sequence.adaptStateToTokens(tokens.slice(0, -1), false);
+  await prepare(sequence, tokens.slice(0, -1));
   entry.cached_tokens = sequence.nextTokenIndex;
   totals.prompt += tokens.length;
   totals.cached += entry.cached_tokens;
   let at = entry.cached_tokens;
   for (; tokens.length - at > PIECE && !gone.aborted; at += PIECE) {
+    await nextStep();
     await sequence.evaluateWithoutGeneratingNewTokens(tokens.slice(at, at + PIECE));
   }
   const room = settings.context - tokens.length;
@@ -123,6 +143,7 @@ async function* generate(slot, tokens, body, entry, gone) {
   });
   let instead;
   while (!gone.aborted) {
+    await nextStep();
     const token = (await answer.next(instead)).value;
     if (gone.aborted) break;
     entry.completion_tokens += 1;
