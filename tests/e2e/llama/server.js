@@ -104,9 +104,9 @@ function promptTokens(body, chat) {
 
 const totals = { prompt: 0, cached: 0, generated: 0, stop: 0, length: 0, abort: 0 };
 
-// Slots that are made ready. The engine's library keeps the context locked for as long as any slot
-// has tokens to compute, so that a new request would wait for the end of all answers before its slot
-// could drop what it held; therefore the others pause for it, between two steps.
+// Slots that are made ready. The engine's library keeps the context locked while any slot has tokens
+// to compute, so that a new request would wait for the end of all answers before its slot could
+// drop what it held; therefore the others pause for it, between two steps.
 const preparing = new Set();
 
 async function prepare(sequence, tokens) {
