@@ -164,7 +164,8 @@ describe("files", function()
       end
     end
     assert.are.equal(60000, count)
-    assert.is_true(high - low < 256, high - low)
+    -- Kept rows would take 7 MB; what the compiler keeps of its traces is counted, too.
+    assert.is_true(high - low < 2048, high - low)
   end)
 end)
 
