@@ -140,7 +140,8 @@ describe("recorded cells", function()
       local code, out, err = command(folder, "rescore", cells)
       assert.equal(1, code, err)
       assert.truthy(out:find("rows%.jsonl:%d+ is no row"), out)
-      assert.truthy(out:find(", 1 are not reproduced", 1, true), out) -- and the others were looked at
+      -- And the others were looked at.
+      assert.truthy(out:find(", 1 are not reproduced", 1, true), out)
     end
   end)
 
