@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "client_refusal.h"
 #include "listener.h"
 
 /* Unchunks data[0..len) behind what client->in holds; `data` may lie further on in it. Returns how

@@ -20,10 +20,6 @@ void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state);
 bool kvr_client_fits(const struct kvr_client *client, uint64_t more);
 /* Counts the client's buffer in the listener's total; frees it when it is empty. */
 void kvr_client_account(struct kvr_client *client);
-/* Answers a request that cannot be taken, and ends the connection. `head` NULL: it is that of
- * client->in in a body, and none otherwise. `reason` NULL: the usual one. */
-void kvr_client_refuse(struct kvr_client *client, const struct kvr_http_head *head,
-                       enum kvr_refusal refusal, const char *reason);
 /* Hands over the request that fills client->in up to `used`; what follows is kept for the next. */
 void kvr_client_deliver_owned(struct kvr_client *client, size_t used);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "client_body.h"
+#include "client_refusal.h"
 #include "log.h"
 
 #define SWEEP_MS      250
