@@ -291,6 +291,17 @@ struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *options,
                                  const double *weights, uint32_t destinations,
                                  struct kvr_error *error)
 {
+    const struct kvr_plan_input input = {
+        .keys = keys, .weights = weights, .keys_len = keys_len, .destinations = destinations};
+    return kvr_plan_make(options, &input, error);
+}
+
+struct kvr_plan *kvr_plan_make(const struct kvr_plan_options *options,
+                               const struct kvr_plan_input *input, struct kvr_error *error)
+{
+    const struct kvr_plan_key *keys = input->keys;
+    const double *weights = input->weights;
+    uint32_t keys_len = input->keys_len, destinations = input->destinations;
     if (check_input(options, keys, keys_len, weights, destinations, error))
         return NULL;
     struct kvr_plan *plan = kvr_alloc_zero(1, sizeof *plan);

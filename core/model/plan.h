@@ -16,6 +16,19 @@
  * Slots are planning units, one a copy: only their sum is bounded, no destination's own. Any unit
  * of rate will do that is the same for rates and q_cap; loads are in it.
  *
+ * Beyond the paper, each off while its option is 0:
+ *
+ *   phi         a copy's load is also at most phi times the mean load of a destination (all rate
+ *               over destinations), so that no single key is more than a destination's share.
+ *   tokens      admission by what a cache holds instead of equal slots: keys in the order of value
+ *               density, the prefill tokens a second that a copy saves over the tokens it takes,
+ *               as long as they fit; what does not is passed over. A destination with room for a
+ *               copy is preferred to one without, each having a part of `tokens` by its weight.
+ *   residency   how long an idle prefix stays in a cache, in the time unit of rates: a key so hot
+ *               that every destination has it warm anyway is worth less. Density then has the
+ *               factor exp(-r residency / destinations) - exp(-r residency / k).
+ *   keep        a plan that goes on from the last one (replan.h).
+ *
  * n keys, A copies, R destinations of W different weights: O(n + A (W + log R)) and about 50 bytes
  * a key while it is made, 42 to 66 an admitted key after. A lookup is O(1) and meets two lines of
  * cache. A plan never changes once it is made: any number of threads may read it, and it is swapped
@@ -32,16 +45,45 @@
 
 #define KVR_PLAN_KEYS_MAX   (1u << 24)
 #define KVR_PLAN_COPIES_MAX (1u << 26)
+#define KVR_PLAN_GONE       UINT16_MAX
 
 struct kvr_plan_key {
     uint64_t key; /* any number */
     double rate;  /* finite, >= 0 */
 };
 
+/* How much a warm copy of a key takes of a cache, and what it saves. */
+struct kvr_plan_size {
+    double tokens; /* of all its prefixes, > 0 */
+    double saved;  /* prefill tokens of one request that finds them, >= 0 */
+};
+
 struct kvr_plan_options {
     double q_cap;   /* most load of one copy; 0: no limit, every key has one copy */
     uint32_t slots; /* copies in all; 0: KVR_PLAN_COPIES_MAX, which bounds it in any case */
     uint32_t skip;  /* 1: a key whose copies do not fit is passed over; 0: it ends admission */
+
+    /* Beyond the paper */
+    double phi;         /* most load of one copy over the mean of destinations; 0: no limit */
+    double tokens;      /* of all copies; 0: sizes do not matter */
+    double residency;   /* 0: no copy is warm without the plan, and each with it */
+    uint32_t keep;      /* 1: what the last plan placed stays where it is, as far as ... */
+    double theta;       /* ... no load is over 1 + theta times the mean, or ... */
+    double move_budget; /* ... so much of all rate has been moved, 0..1 */
+    double loyalty;     /* at admission a key of the last plan counts so many times its rate;
+                           0 as 1; >= 1 */
+};
+
+/* What a plan is made from. All arrays are the caller's. */
+struct kvr_plan_input {
+    const struct kvr_plan_key *keys;   /* all different */
+    const struct kvr_plan_size *sizes; /* by key; NULL: 1 token each */
+    const double *weights;             /* > 0 by destination; NULL: 1 each */
+    const struct kvr_plan *last;       /* what `keep` keeps; NULL: nothing */
+    const uint16_t *now; /* by destination of `last`: its number in this plan, or KVR_PLAN_GONE;
+                            NULL: the same numbers */
+    uint32_t keys_len;
+    uint32_t destinations;
 };
 
 /* A key of the plan, and where its destinations stand. */
@@ -67,8 +109,11 @@ struct kvr_plan {
     double imbalance; /* largest over mean load by weight; 1: even, or no load at all */
 };
 
-/* `weights` > 0 by destination, NULL: 1 each. Keys are all different. NULL with the reason in
- * `error`: a number out of its range, or a key that is admitted twice. */
+/* NULL with the reason in `error`: a number out of its range, or a key that is there twice. */
+KVR_EXPORT struct kvr_plan *kvr_plan_make(const struct kvr_plan_options *options,
+                                          const struct kvr_plan_input *input,
+                                          struct kvr_error *error);
+/* The same of keys that are all alike, and from scratch. */
 KVR_EXPORT struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *options,
                                             const struct kvr_plan_key *keys, uint32_t keys_len,
                                             const double *weights, uint32_t destinations,

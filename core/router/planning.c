@@ -1,5 +1,7 @@
 #include "planning.h"
 
+#include <math.h>
+
 #include "memory.h"
 
 static void read_keys(struct kvr_planning *planning, const struct kvr_window *window,
@@ -24,6 +26,8 @@ void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *r
     *planning = (struct kvr_planning){
         .weights = kvr_alloc_zero(table->count + 1, sizeof *planning->weights),
         .replicas = kvr_alloc_zero(table->count + 1, sizeof *planning->replicas),
+        .last = router->plan,
+        .last_replicas = router->plan_replicas,
     };
     for (uint32_t slot = 0; slot < table->end; slot++) {
         const struct kvr_replica *replica = &table->slots[slot];
@@ -38,6 +42,82 @@ void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *r
 void kvr_planning_deinit(struct kvr_planning *planning)
 {
     kvr_free(planning->keys);
+    kvr_free(planning->sizes);
     kvr_free(planning->weights);
     kvr_free(planning->replicas);
+}
+
+/* ---- the next plan ---- */
+
+/* Of `options`, with what depends on the number of destinations. */
+static struct kvr_plan_options plan_options(const struct kvr_planning_options *options,
+                                            uint32_t destinations)
+{
+    struct kvr_plan_options plan = options->plan;
+    uint64_t slots = (uint64_t)options->slots * destinations;
+    plan.slots = slots < KVR_PLAN_COPIES_MAX ? (uint32_t)slots : KVR_PLAN_COPIES_MAX;
+    plan.tokens = options->tokens * destinations;
+    return plan;
+}
+
+/* By destination of the last plan, its number in this one. */
+static uint16_t *renumber(const struct kvr_planning *planning)
+{
+    if (!planning->last)
+        return NULL;
+    uint16_t *now = kvr_alloc(planning->last->destinations * sizeof *now);
+    for (uint32_t i = 0; i < planning->last->destinations; i++) {
+        now[i] = KVR_PLAN_GONE;
+        for (uint32_t j = 0; j < planning->destinations && now[i] == KVR_PLAN_GONE; j++)
+            if (planning->replicas[j] == planning->last_replicas[i])
+                now[i] = (uint16_t)j;
+    }
+    return now;
+}
+
+int kvr_planning_make(const struct kvr_planning *planning,
+                      const struct kvr_planning_options *options, struct kvr_next_plan *next,
+                      struct kvr_error *error)
+{
+    *next = (struct kvr_next_plan){0};
+    if (!(options->life_s >= 0) || isinf(options->life_s))
+        return kvr_error_set(error, KVR_E_INVALID, "life_s is a number of 0 or more");
+    if (!(options->tokens >= 0) || isinf(options->tokens))
+        return kvr_error_set(error, KVR_E_INVALID, "tokens is a number of 0 or more");
+    struct kvr_plan_options plan = plan_options(options, planning->destinations);
+    uint16_t *now = renumber(planning);
+    struct kvr_plan_input input = {
+        .keys = planning->keys,
+        .sizes = planning->sizes,
+        .weights = planning->weights,
+        .last = planning->last,
+        .now = now,
+        .keys_len = planning->keys_len,
+        .destinations = planning->destinations,
+    };
+    struct kvr_error reason = {0};
+    next->plan = kvr_plan_make(&plan, &input, &reason);
+    if (next->plan) {
+        kvr_plan_compare(next->plan, &input, options->life_s, &next->change);
+        next->handover =
+            kvr_handover_create(&options->handover, next->plan, &input, planning->replicas);
+    } else if (error) {
+        *error = reason;
+    }
+    kvr_free(now);
+    return next->plan ? KVR_OK : reason.code;
+}
+
+void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,
+                          const struct kvr_planning *planning, struct kvr_next_plan *next)
+{
+    (void)now_ns;
+    KVR_CHECK(next->plan && next->plan->destinations == planning->destinations);
+    next->plan = kvr_router_install_plan(router, next->plan, planning->replicas);
+}
+
+void kvr_next_plan_deinit(struct kvr_next_plan *next)
+{
+    kvr_plan_destroy(next->plan);
+    kvr_handover_destroy(next->handover);
 }

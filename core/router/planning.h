@@ -1,25 +1,54 @@
 /* What a plan (plan.h) is made from, taken from the router at once, so that the plan itself can be
  * made wherever it keeps no request waiting:
  *
- *   kvr_planning_init(&planning, router, now_ns)
- *   plan = kvr_plan_create(&options, planning.keys, ..., planning.weights, ...)
- *   kvr_plan_destroy(kvr_router_install_plan(router, plan, planning.replicas))
- *   kvr_planning_deinit(&planning)
+ *   kvr_planning_init(&planning, router, now_ns);               with the router
+ *   kvr_planning_make(&planning, &options, &next, &error);      anywhere, while no other is made
+ *   if (next.change.verdict == KVR_PLAN_INSTALL)
+ *       kvr_planning_install(router, now_ns, &planning, &next); with the router: swaps pointers
+ *   kvr_next_plan_deinit(&next);                                anywhere: what is left in it
+ *   kvr_planning_deinit(&planning);
  *
  * Destinations are the members that are not draining or off. One that is down is among them: it may
- * be back before the next plan, and its keys go elsewhere meanwhile. */
+ * be back before the next plan, and its keys go elsewhere meanwhile.
+ *
+ * One plan is for all models: a key that two models share goes to the same replicas, of which a
+ * request sees those that serve its model. Where they are not the same replicas, the routing key
+ * should name the model. */
 #ifndef KVR_PLANNING_H
 #define KVR_PLANNING_H
 
+#include "handover.h"
 #include "plan.h"
+#include "plan_change.h"
 #include "router.h"
 
+/* How plans are made and put in force. Zeros are the paper: from scratch, by equal slots, always
+ * installed, at once. Rates are in requests a second, so times here are in seconds. */
+struct kvr_planning_options {
+    struct kvr_plan_options plan; /* its `slots` and `tokens` follow from those below */
+    uint32_t slots;               /* copies for each destination, on average; 0: no bound */
+    double tokens;                /* of prefixes for each destination, on average; 0: as plan.h */
+    double life_s; /* how long a plan will be in force: it is installed only if being stale so long
+                      would cost more than its warm-up; 0: always */
+    struct kvr_handover_options handover;
+};
+
 struct kvr_planning {
-    struct kvr_plan_key *keys; /* 32-bit routing keys; rates in requests a second */
-    double *weights;           /* by destination */
-    uint64_t *replicas;        /* by destination: its id */
+    struct kvr_plan_key *keys;   /* 32-bit routing keys; rates in requests a second */
+    struct kvr_plan_size *sizes; /* by key; NULL: not known */
+    double *weights;             /* by destination */
+    uint64_t *replicas;          /* by destination: its id */
     uint32_t keys_len;
     uint32_t destinations;
+    /* What is in force, borrowed: it stays until something else is installed. */
+    const struct kvr_plan *last;   /* NULL: nothing */
+    const uint64_t *last_replicas; /* by destination of `last`; the router's */
+};
+
+struct kvr_next_plan {
+    struct kvr_plan *plan;
+    struct kvr_handover *handover; /* NULL: all keys move at once */
+    struct kvr_plan_change change; /* against the last one */
 };
 
 /* Keys and rates are those of the router's window, in no particular but reproducible order. It
@@ -27,5 +56,15 @@ struct kvr_planning {
 void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
                        uint64_t now_ns);
 void kvr_planning_deinit(struct kvr_planning *planning);
+
+/* A pure function of what it is given. On failure `next` is empty: there is no destination, or an
+ * option is out of its range. */
+int kvr_planning_make(const struct kvr_planning *planning,
+                      const struct kvr_planning_options *options, struct kvr_next_plan *next,
+                      struct kvr_error *error) KVR_MUST_USE;
+/* From now on `next` decides, and holds what did before. */
+void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,
+                          const struct kvr_planning *planning, struct kvr_next_plan *next);
+void kvr_next_plan_deinit(struct kvr_next_plan *next);
 
 #endif

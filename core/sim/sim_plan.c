@@ -25,18 +25,18 @@ int kvr_sim_plan_check(const struct kvr_sim_options *o, struct kvr_error *error)
 
 static void plan(struct kvr_sim *sim, const struct kvr_planning *planning)
 {
-    uint64_t slots = (uint64_t)sim->options.plan_slots * planning->destinations;
-    struct kvr_plan_options options = {
-        .q_cap = sim->options.plan_q_cap,
-        .slots = slots < KVR_PLAN_COPIES_MAX ? (uint32_t)slots : KVR_PLAN_COPIES_MAX,
+    const struct kvr_planning_options options = {
+        .plan = {.q_cap = sim->options.plan_q_cap},
+        .slots = sim->options.plan_slots,
     };
     if (planning->destinations == 0)
         return; /* all are drained: the last plan stays */
-    struct kvr_error error = {0};
-    struct kvr_plan *made = kvr_plan_create(&options, planning->keys, planning->keys_len,
-                                            planning->weights, planning->destinations, &error);
-    KVR_CHECK(made);
-    kvr_plan_destroy(kvr_router_install_plan(&sim->router, made, planning->replicas));
+    struct kvr_next_plan next;
+    int failed = kvr_planning_make(planning, &options, &next, NULL);
+    KVR_CHECK(!failed);
+    if (next.change.verdict == KVR_PLAN_INSTALL)
+        kvr_planning_install(&sim->router, sim->now_ns, planning, &next);
+    kvr_next_plan_deinit(&next);
 }
 
 /* The true rates, by key as the router has it: in 32 bits, where two may fall together. */

@@ -1,0 +1,142 @@
+#include "plan_change.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "memory.h"
+#include "replica.h"
+
+struct comparison {
+    const struct kvr_plan *next;
+    const struct kvr_plan_input *input;
+    struct kvr_plan_change *change;
+    double *loads; /* of the last plan under these rates, by destination of the next */
+    double tail;   /* rate that the last plan does not place */
+    double missed; /* tokens a unit of time that only the next plan saves, less the other way */
+    double saved;  /* rate x tokens, of all keys */
+    double rate;   /* of all keys */
+};
+
+/* Where the last plan has the key, in numbers of the next one; how many of them there are still. */
+static uint32_t last_places(const struct kvr_plan_input *input, uint64_t key,
+                            uint16_t places[KVR_REPLICAS_MAX])
+{
+    uint32_t count, left = 0;
+    const uint16_t *assigned = kvr_plan_lookup(input->last, key, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t place = input->now ? input->now[assigned[i]] : assigned[i];
+        if (place != KVR_PLAN_GONE)
+            places[left++] = place;
+    }
+    return left;
+}
+
+static bool has(const uint16_t *places, uint32_t count, uint16_t place)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i] == place)
+            return true;
+    return false;
+}
+
+/* A key that both plans have. */
+static void compare_places(struct comparison *c, uint32_t item, const uint16_t *last,
+                           uint32_t last_count, const uint16_t *next, uint32_t next_count)
+{
+    struct kvr_plan_change *change = c->change;
+    double tokens = c->input->sizes ? c->input->sizes[item].tokens : 1;
+    uint32_t had, kept = 0;
+    kvr_plan_lookup(c->input->last, c->input->keys[item].key, &had);
+    for (uint32_t i = 0; i < next_count; i++)
+        kept += has(last, last_count, next[i]);
+    uint32_t added = next_count - kept;
+    change->keys_both++;
+    change->keys_moved += added > 0 && had > kept;
+    change->keys_recounted += had != next_count;
+    change->kept += kept;
+    change->rate_moved += c->input->keys[item].rate * added / next_count;
+    change->warmup += tokens * added;
+}
+
+static void compare_key(struct comparison *c, uint32_t item)
+{
+    uint16_t last[KVR_REPLICAS_MAX];
+    uint32_t next_count;
+    uint64_t key = c->input->keys[item].key;
+    double rate = c->input->keys[item].rate;
+    double saved = c->input->sizes ? c->input->sizes[item].saved : 1;
+    uint32_t last_count = last_places(c->input, key, last);
+    const uint16_t *next = kvr_plan_lookup(c->next, key, &next_count);
+    uint32_t had;
+    kvr_plan_lookup(c->input->last, key, &had);
+    for (uint32_t i = 0; i < last_count; i++)
+        c->loads[last[i]] += rate / last_count;
+    c->tail += last_count ? 0 : rate;
+    c->rate += rate;
+    c->saved += rate * saved;
+    if (next_count && had)
+        compare_places(c, item, last, last_count, next, next_count);
+    else if (next_count || had)
+        c->missed += next_count ? rate * saved : -rate * saved;
+}
+
+static double weight_of(const struct kvr_plan_input *input, uint32_t destination)
+{
+    return input->weights ? input->weights[destination] : 1;
+}
+
+/* Load of the last plan above the busiest destination of the next one, both by weight. */
+static double overload(struct comparison *c)
+{
+    double total_weight = 0, sum = 0, highest_next = 0, highest = 0, over = 0;
+    uint32_t destinations = c->next->destinations;
+    for (uint32_t i = 0; i < destinations; i++) {
+        total_weight += weight_of(c->input, i);
+        highest_next = fmax(highest_next, c->next->loads[i] / weight_of(c->input, i));
+    }
+    for (uint32_t i = 0; i < destinations; i++) {
+        double weight = weight_of(c->input, i);
+        double load = c->loads[i] + c->tail * weight / total_weight;
+        sum += load;
+        highest = fmax(highest, load / weight);
+        over += fmax(0, load - highest_next * weight);
+    }
+    c->change->last_imbalance = sum > 0 ? highest * total_weight / sum : 1;
+    return over;
+}
+
+static enum kvr_plan_verdict judge(const struct kvr_plan_change *change, double life)
+{
+    if (change->added == 0 && change->removed == 0)
+        return KVR_PLAN_SAME;
+    if (life == 0 || change->staleness > change->warmup)
+        return KVR_PLAN_INSTALL;
+    return KVR_PLAN_NOT_WORTH;
+}
+
+void kvr_plan_compare(const struct kvr_plan *next, const struct kvr_plan_input *input, double life,
+                      struct kvr_plan_change *change)
+{
+    KVR_CHECK(next->destinations == input->destinations && life >= 0);
+    *change = (struct kvr_plan_change){
+        .verdict = KVR_PLAN_INSTALL,
+        .added = next->copies,
+        .keys_new = next->admitted,
+        .last_imbalance = 1,
+    };
+    if (!input->last)
+        return;
+    struct comparison c = {.next = next, .input = input, .change = change};
+    c.loads = kvr_alloc_zero(next->destinations, sizeof *c.loads);
+    for (uint32_t i = 0; i < input->keys_len; i++)
+        compare_key(&c, i);
+    change->added = next->copies - change->kept;
+    change->removed = input->last->copies - change->kept;
+    change->keys_new = next->admitted - change->keys_both;
+    change->keys_gone = input->last->admitted - change->keys_both;
+    double over = overload(&c);
+    kvr_free(c.loads);
+    change->staleness = life * (c.missed + (c.rate > 0 ? over * c.saved / c.rate : 0));
+    change->verdict = (uint32_t)judge(change, life);
+}
