@@ -157,6 +157,12 @@ function kvr.least_assigned(field) end
 
 ---The available row of smallest cost. Ties rotate. A cost of nil or NaN leaves the row out. `cost`
 ---is called twice for some rows: it must not change anything.
+---The same among the rows that this request's routing key came to within `ms` (needs keys).
+---@param ms number
+---@param field? kvr.Field
+---@return integer? index
+function kvr.least_recent(ms, field) end
+
 ---@param cost fun(row: kvr.Row): number?
 ---@return integer? index
 function kvr.least_by(cost) end

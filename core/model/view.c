@@ -108,8 +108,14 @@ static inline double number_at(const struct kvr_replica_view *row, uint32_t offs
     return number;
 }
 
+/* Of a key that has never come the age is NaN. */
+static inline bool came_within(const struct kvr_replica_view *row, double recent_ms)
+{
+    return row->key_age_ms <= recent_ms || isinf(recent_ms);
+}
+
 int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
-                          uint32_t except, uint32_t assigned)
+                          uint32_t except, uint32_t assigned, double recent_ms)
 {
     KVR_CHECK(offset + sizeof(double) <= sizeof(struct kvr_replica_view));
     const struct kvr_replica_view *rows = picture->rows;
@@ -118,7 +124,7 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
     uint32_t ties = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
-            i == except)
+            i == except || !came_within(&rows[i], recent_ms))
             continue;
         double number = number_at(&rows[i], offset);
         if (number < best) {
@@ -133,7 +139,7 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
     uint32_t skip = ties > 1 ? picture->request.serial % ties : 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
-            i == except)
+            i == except || !came_within(&rows[i], recent_ms))
             continue;
         if (number_at(&rows[i], offset) == best && skip-- == 0)
             return (int32_t)i;

@@ -45,11 +45,12 @@ KVR_EXPORT uint32_t kvr_picture_ring_order(struct kvr_picture *picture, uint32_t
 KVR_EXPORT uint32_t kvr_picture_hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t salt,
                                           uint32_t limit);
 /* Index of the available row with the smallest double at byte `offset` of its struct, among rows
- * but `except` that match at least `blocks` blocks and, if `assigned` is 1, that the plan has for
- * this request; rows whose number is NaN are left out. Ties rotate by request.serial: the lowest
- * index would take everything on an idle fleet. -1: none. */
+ * but `except` that match at least `blocks` blocks, that the plan has for this request if
+ * `assigned` is 1, and where its key came within `recent_ms` if that is finite; rows whose number
+ * is NaN are left out. Ties rotate by request.serial: the lowest index would take everything on an
+ * idle fleet. -1: none. */
 int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
-                          uint32_t except, uint32_t assigned);
+                          uint32_t except, uint32_t assigned, double recent_ms);
 /* Index of the (n mod available)-th available row; -1: none. */
 int32_t kvr_picture_nth_available(const struct kvr_picture *picture, uint32_t n);
 /* Place in `order` of its first available row; -1: none. */

@@ -22,9 +22,9 @@ static uint32_t hrw_order(struct kvr_picture *picture, uint32_t key, uint32_t sa
 }
 
 static int32_t least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
-                     uint32_t except, uint32_t assigned)
+                     uint32_t except, uint32_t assigned, double recent_ms)
 {
-    LEAF(int32_t, kvr_picture_least(picture, offset, blocks, except, assigned));
+    LEAF(int32_t, kvr_picture_least(picture, offset, blocks, except, assigned, recent_ms));
 }
 
 static int32_t nth_available(const struct kvr_picture *picture, uint32_t n)

@@ -95,7 +95,8 @@ local observation = reference("kvr_observation", at.observation)
 local c_order = "uint32_t (*)(void *, uint32_t, uint32_t, uint32_t)"
 local c_ring_order = cast(c_order, at.ring_order)
 local c_hrw_order = cast(c_order, at.hrw_order)
-local c_least = cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint32_t)", at.least)
+local c_least =
+  cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint32_t, double)", at.least)
 local c_nth_available = cast("int32_t (*)(void *, uint32_t)", at.nth_available)
 local c_first_available = cast("int32_t (*)(void *)", at.first_available)
 local c_share = cast("double (*)(void *, uint32_t)", at.share)
@@ -170,38 +171,46 @@ end
 
 local none = 2 ^ 32 - 1 -- no index
 
-local function least(field, blocks, except, assigned)
+local function least(field, blocks, except, assigned, recent_ms)
   local offset = offsets[field or "load"]
   if not offset then error("no number named " .. tostring(field) .. " in a row", 3) end
-  local i = c_least(picture, offset, blocks, except, assigned)
+  local i = c_least(picture, offset, blocks, except, assigned, recent_ms)
   if i >= 0 then return i end
 end
 
 -- Index of the available row with the smallest `field` ("load" unless given); rows where it is NaN
 -- are left out. Ties rotate by request.serial: the lowest index would take everything on an idle
 -- fleet. nil when there is none.
+local ever = 1 / 0      -- or never
 function kvr.least(field)
-  local i = least(field, 0, none, 0)
+  local i = least(field, 0, none, 0, ever)
   return i
 end
 
 -- Among the rows that hold at least `blocks` leading blocks of the prompt.
 function kvr.least_matching(blocks, field)
   whole("kvr.least_matching", "blocks", blocks, 0)
-  local i = least(field, blocks, none, 0)
+  local i = least(field, blocks, none, 0, ever)
   return i
 end
 
 -- Among all rows but one.
 function kvr.least_except(except, field)
   whole("kvr.least_except", "index", except, 0)
-  local i = least(field, 0, except, 0)
+  local i = least(field, 0, except, 0, ever)
   return i
 end
 
 -- Among the rows that the plan has for this request's routing key.
 function kvr.least_assigned(field)
-  local i = least(field, 0, none, 1)
+  local i = least(field, 0, none, 1, ever)
+  return i
+end
+
+-- Among the rows that this request's routing key came to within `ms`.
+function kvr.least_recent(ms, field)
+  number("kvr.least_recent", ms)
+  local i = least(field, 0, none, 0, ms)
   return i
 end
 

@@ -27,7 +27,8 @@ local variants = {
 local shipped = {}
 for _, name in ipairs {
   "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
-  "prefix_hash", "prefix_affinity", "cacheroute",
+  "prefix_hash", "prefix_affinity", "cacheroute", "preble_cap",
+  "dualmap",
   "off", "load_min", "load_mean", "tokens", "hit_rate",
 } do
   shipped[name] = true

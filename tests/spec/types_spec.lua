@@ -73,7 +73,8 @@ describe("README.md", function()
     for name, make in pairs {
       round_robin = fleet.policy, least_outstanding = fleet.policy, p2c = fleet.policy,
       session_affinity = fleet.policy, bounded_session_affinity = fleet.policy,
-      prefix_hash = fleet.policy, prefix_affinity = fleet.policy,
+      prefix_hash = fleet.policy, prefix_affinity = fleet.policy, preble_cap = fleet.policy,
+      dualmap = fleet.policy,
       off = fleet.spill, load_min = fleet.spill, load_mean = fleet.spill, tokens = fleet.spill,
       hit_rate = fleet.spill,
     } do

@@ -33,6 +33,7 @@ static void random_rows(struct kvr_picture *picture, struct kvr_rng *rng, uint32
         row->prefill_tokens_per_s = small_number(rng);
         row->match_blocks = (uint32_t)kvr_rng_below(rng, 4);
         row->assigned = (uint32_t)kvr_rng_below(rng, 2);
+        row->key_age_ms = small_number(rng);
         row->available = kvr_rng_below(rng, 4) != 0;
         picture->ids[i] = kvr_rng_next(rng);
         picture->weights[i] = row->weight;
@@ -92,7 +93,7 @@ static void totals_are_over_available_rows(void **state)
 
 /* All rows that may be picked at the minimum of `field`; how many. */
 static uint32_t naive_least(const struct kvr_picture *picture, size_t offset, uint32_t blocks,
-                            uint32_t except, uint32_t assigned, uint32_t *tied)
+                            uint32_t except, uint32_t assigned, double recent_ms, uint32_t *tied)
 {
     uint32_t ties = 0;
     double best = 0.0;
@@ -101,7 +102,7 @@ static uint32_t naive_least(const struct kvr_picture *picture, size_t offset, ui
         double number;
         memcpy(&number, (const char *)row + offset, sizeof number);
         if (!row->available || row->match_blocks < blocks || i == except || isnan(number) ||
-            (assigned && !row->assigned))
+            (assigned && !row->assigned) || (recent_ms < 9 && !(row->key_age_ms <= recent_ms)))
             continue;
         if (ties == 0 || number < best) {
             best = number;
@@ -133,11 +134,14 @@ static void the_least_is_found_and_ties_rotate(void **state)
         uint32_t blocks = (uint32_t)kvr_rng_below(&rng, 4);
         uint32_t except = (uint32_t)kvr_rng_below(&rng, 2 * ROWS);
         uint32_t assigned = (uint32_t)kvr_rng_below(&rng, 2);
+        double recent_ms = kvr_rng_below(&rng, 2) ? (double)INFINITY : 2.0;
         uint32_t tied[ROWS];
-        uint32_t ties = naive_least(&picture, offset, blocks, except, assigned, tied);
+        uint32_t ties =
+            naive_least(&picture, offset, blocks, except, assigned, recent_ms, tied);
         for (uint32_t serial = 0; serial < 2 * ROWS; serial++) {
             picture.request.serial = serial;
-            int32_t found = kvr_picture_least(&picture, (uint32_t)offset, blocks, except, assigned);
+            int32_t found = kvr_picture_least(&picture, (uint32_t)offset, blocks, except, assigned,
+                                              recent_ms);
             assert_int_equal(found, ties ? (int32_t)tied[serial % ties] : -1);
         }
     }

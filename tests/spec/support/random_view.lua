@@ -33,6 +33,7 @@ local function write_row(row)
   row.error_rate = math.random()
   if chance(0.02) then row.in_flight, row.uncached_tokens = 4294967295, 1e300 end
   if not row.available and chance(0.5) then row.administrative = 1 end
+  row.key_age_ms = or_unread(math.random(0, 300000))
 end
 
 local function write_request(request)
