@@ -130,6 +130,28 @@ static void read_router(struct kvr_ingress_options *options, const struct kvr_co
     };
 }
 
+/* Which conversation, whose, and by what key. */
+static void read_identities(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    static const char *const by[] = {[KVR_BY_SESSION] = "session",
+                                     [KVR_BY_TENANT] = "tenant",
+                                     [KVR_BY_KEY] = "key",
+                                     [KVR_BY_BLOCKS] = "blocks"};
+    struct kvr_slice session = kvr_slice_of(kvr_config_text(config, "session.key"));
+    struct kvr_slice tenant = kvr_slice_of(kvr_config_text(config, "tenant.key"));
+    struct kvr_slice routing = kvr_slice_of(kvr_config_text(config, "routing.key"));
+    options->session = (struct kvr_session_options){.session_key = session, .tenant_key = tenant};
+    options->routing = (struct kvr_routing_options){
+        .key = routing,
+        .blocks = count(config, "routing.blocks"),
+    };
+    for (int i = KVR_BY_SESSION; i <= KVR_BY_BLOCKS; i++)
+        if (strcmp(kvr_config_text(config, "routing.by"), by[i]) == 0)
+            options->routing.by = (enum kvr_routing_by)i;
+    options->api = (struct kvr_api_options){
+        .session_field = session, .tenant_field = tenant, .routing_field = routing};
+}
+
 static void read_headers(struct kvr_ingress_options *options, const struct kvr_config *config)
 {
     static struct kvr_slice names[STRIP_HEADERS_MAX];
@@ -186,10 +208,7 @@ int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_conf
     read_router(options, config);
     read_background(options, config);
     read_headers(options, config);
-    struct kvr_slice session = kvr_slice_of(kvr_config_text(config, "session.key"));
-    struct kvr_slice tenant = kvr_slice_of(kvr_config_text(config, "tenant.key"));
-    options->session = (struct kvr_session_options){.session_key = session, .tenant_key = tenant};
-    options->api = (struct kvr_api_options){.session_field = session, .tenant_field = tenant};
+    read_identities(options, config);
     options->policies_dir = find_policies(config, error);
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     for (int i = 0; i < 4; i++)

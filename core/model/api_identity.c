@@ -105,8 +105,10 @@ static uint64_t take_user_session(struct kvr_api_scan *scan)
 void kvr_api_note_configured(struct kvr_api_scan *scan, struct kvr_slice prefix,
                              struct kvr_slice key, struct kvr_slice raw)
 {
-    const struct kvr_slice names[] = {scan->options->session_field, scan->options->tenant_field};
-    for (size_t i = 0; i < 2; i++) {
+    const struct kvr_api_options *options = scan->options;
+    const struct kvr_slice names[] = {options->session_field, options->tenant_field,
+                                      options->routing_field};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvr_slice name = names[i];
         if (name.len == 0 || name.len != prefix.len + key.len)
             continue;

@@ -209,7 +209,9 @@ static void take_field(struct kvr_api_scan *scan, enum kvr_api_field field)
 static void take_body(struct kvr_api_scan *scan)
 {
     struct kvr_json_reader *json = &scan->json;
-    bool configured = scan->options->session_field.len || scan->options->tenant_field.len;
+    const struct kvr_api_options *options = scan->options;
+    bool configured =
+        options->session_field.len || options->tenant_field.len || options->routing_field.len;
     struct kvr_json_span key;
     char room[KVR_API_KEY_ROOM];
     if (!kvr_json_enter_object(json)) {

@@ -57,6 +57,7 @@ const char *kvr_api_name(enum kvr_api api);
 enum kvr_identity {
     KVR_IDENTITY_SESSION_FIELD, /* the configured field */
     KVR_IDENTITY_TENANT_FIELD,  /* the configured field */
+    KVR_IDENTITY_ROUTING_FIELD, /* the configured field */
     KVR_IDENTITY_CONVERSATION,  /* a string, or its .id */
     KVR_IDENTITY_CONVERSATION_ID,
     KVR_IDENTITY_SESSION_ID,
@@ -74,6 +75,7 @@ enum kvr_identity {
 struct kvr_api_options {
     struct kvr_slice session_field; /* a top-level field, or metadata.NAME; empty: none */
     struct kvr_slice tenant_field;  /* the same */
+    struct kvr_slice routing_field; /* the same */
     uint32_t media_tokens;          /* 0: KVR_MEDIA_TOKENS */
 };
 

@@ -75,9 +75,8 @@ static uint64_t header_identity(const struct kvr_header *headers, size_t count,
     return identity;
 }
 
-/* A configured key: the header of that name, else the body's field. */
-static uint64_t configured_identity(struct kvr_slice name, const struct kvr_header *headers,
-                                    size_t count, uint64_t in_body)
+uint64_t kvr_session_configured(struct kvr_slice name, const struct kvr_header *headers,
+                                size_t count, uint64_t in_body)
 {
     uint64_t identity = name.len ? header_identity(headers, count, name) : 0;
     return identity ? identity : in_body;
@@ -101,10 +100,10 @@ struct kvr_session kvr_session_derive(const struct kvr_session_options *options,
     struct kvr_session session = {.source = KVR_SESSION_NONE};
     if (!options)
         options = &none;
-    session.tenant =
-        configured_identity(options->tenant_key, headers, count, body[KVR_IDENTITY_TENANT_FIELD]);
-    identities[KVR_SESSION_CONFIGURED] =
-        configured_identity(options->session_key, headers, count, body[KVR_IDENTITY_SESSION_FIELD]);
+    session.tenant = kvr_session_configured(options->tenant_key, headers, count,
+                                            body[KVR_IDENTITY_TENANT_FIELD]);
+    identities[KVR_SESSION_CONFIGURED] = kvr_session_configured(
+        options->session_key, headers, count, body[KVR_IDENTITY_SESSION_FIELD]);
     for (size_t i = 0; i < count; i++) {
         enum kvr_session_source source = source_of(headers[i].name);
         uint64_t hash = source == KVR_SESSION_NONE ? 0 : kvr_identity_hash(headers[i].value);

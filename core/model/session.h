@@ -51,6 +51,11 @@ struct kvr_session_options {
     struct kvr_slice tenant_key;
 };
 
+/* Hash of a configured key: of the last header of that name that is not blank, else of the body's
+ * field, which is `in_body`. 0: neither is there. */
+uint64_t kvr_session_configured(struct kvr_slice name, const struct kvr_header *headers,
+                                size_t count, uint64_t in_body);
+
 struct kvr_session {
     uint64_t key;    /* 0: none could be derived */
     uint64_t tenant; /* 0: none configured, or not stated */

@@ -25,6 +25,7 @@
 #include "reloader.h"
 #include "resolver.h"
 #include "router.h"
+#include "routing_key.h"
 #include "row_log.h"
 #include "scraper.h"
 #include "script_store.h"
@@ -41,6 +42,7 @@ struct kvr_ingress_options {
     struct kvr_listener_options listener;
     struct kvr_router_options router;
     struct kvr_session_options session;
+    struct kvr_routing_options routing;
     struct kvr_api_options api;
     struct kvr_prompt_options prompt;
     struct kvr_prober_options prober;

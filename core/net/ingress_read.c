@@ -33,6 +33,9 @@ static void fill_from_body(struct kvr_ingress *ingress, const struct kvr_http_he
     submission->tenant = session.tenant;
     submission->chain = ingress->prompt.chain;
     submission->chain_len = api->api == KVR_API_EMBEDDINGS ? 0 : ingress->prompt.chain_len;
+    submission->routing_key =
+        kvr_routing_key(&ingress->options.routing, head->headers, head->count, api, &session,
+                        submission->chain, submission->chain_len);
     submission->turn = api->turn;
     submission->choices = api->n * (api->prompts ? api->prompts : 1);
     submission->stream = api->stream;

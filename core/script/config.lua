@@ -288,6 +288,13 @@ local function check(tree)
   if (canary.share or 0) > 0 and (canary.policy or "") == "" then
     refuse("canary.policy", "is needed when canary.share is above 0")
   end
+  local routing = tree.routing or {}
+  if routing.by == "key" and (routing.key or "") == "" then
+    refuse("routing.key", "is needed when routing.by is \"key\"")
+  end
+  if routing.by == "tenant" and ((tree.tenant or {}).key or "") == "" then
+    refuse("tenant.key", "is needed when routing.by is \"tenant\"")
+  end
 end
 
 -- ---- evaluating a file --------------------------------------------------------------------------

@@ -46,6 +46,13 @@ return {
   { "tenant", {
     { "key", "text", "", "header or body field that names the tenant; empty: none" },
   } },
+  { "routing", {
+    { "by", "text", "session", "what requests are counted and planned by",
+      one_of = { "session", "tenant", "key", "blocks" } },
+    { "key", "text", "", "header or body field, for routing.by = \"key\"" },
+    { "blocks", "integer", 16, "of the prompt, the first, for routing.by = \"blocks\"", min = 1,
+      max = 524288 },
+  } },
   { "index", {
     { "block_bytes", "integer", 64, "bytes of prompt in one block", min = 16, max = 256 },
     { "wide_after", "integer", 0, "bytes after which blocks are four times as wide; " .. off,

@@ -36,6 +36,7 @@ static void choose(unsigned choices)
     options = (struct kvr_api_options){
         .session_field = kvr_slice_of(choices & SESSION_FIELD ? "user" : ""),
         .tenant_field = kvr_slice_of(choices & TENANT_FIELD ? "metadata.tenant" : ""),
+        .routing_field = kvr_slice_of(choices & TENANT_FIELD ? "conversation_id" : ""),
         .media_tokens = choices & MEDIA ? 7 : 0,
     };
     prompt_options = (struct kvr_prompt_options){

@@ -136,7 +136,8 @@ static void refusals_name_key_value_and_line(void **state)
         {"listen = 'x:1'\nlisten_on = 5\n",
          "kvroute.lua:2: listen_on: no such setting; known: listen, admin, replicas, policy, "
          "params, "
-         "spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, index, "
+         "spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, routing, "
+         "index, "
          "ring, "
          "health, "
          "scrape, models, dns, preserve_host, strip_headers, client_keys, moves, limits, queue, "
@@ -180,6 +181,9 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:1: admin.token: is needed when admin.listen is not a loopback address"},
         {"admin = {\n  listen = '0.0.0.0:8081',\n  token = 5 }",
          "kvroute.lua:3: admin.token: must be a text, got something else"},
+        {"routing.by = 'key'", "kvroute.lua:1: routing.key: is needed when routing.by is \"key\""},
+        {"routing = { by = 'tenant' }",
+         "kvroute.lua: tenant.key: is needed when routing.by is \"tenant\""},
         {"canary = { share = 0.5 }", "kvroute.lua:1: canary.policy: is needed when canary.share is "
                                      "above 0"},
         {"shadow = { { params = { a = 1 } } }", "kvroute.lua:1: shadow.1.policy: is missing"},
