@@ -406,6 +406,34 @@ static void test_strings_against_the_naive_decoder(void **state)
     kvr_buffer_deinit(&expected);
 }
 
+/* Long texts are taken in wide steps: one byte that is not plain, at every place of one. */
+static void test_one_odd_byte_in_a_long_string(void **state)
+{
+    (void)state;
+    static const char odd[] = {'"', '\\', '\0', '\n', 0x1f};
+    enum { LEN = 300 };
+    unsigned char text[LEN], out[LEN + KVR_JSON_SLACK];
+    for (size_t i = 0; i < LEN; i++) { /* plain ones, none of which makes an escape */
+        text[i] = (unsigned char)(i * 37);
+        if (text[i] < ' ' || strchr("\"\\/bfnrtu", text[i]))
+            text[i] = 0xff;
+    }
+    for (size_t kind = 0; kind < sizeof odd; kind++)
+        for (size_t at = 0; at < LEN; at++) {
+            unsigned char plain = text[at];
+            text[at] = (unsigned char)odd[kind];
+            const char *start = (const char *)text;
+            char *to = (char *)out;
+            struct kvr_json_string_end scanned = kvr_json_string_scan(start, start + LEN);
+            struct kvr_json_string_end decoded = kvr_json_string_decode(start, start + LEN, &to);
+            assert_ptr_equal(scanned.at, decoded.at);
+            assert_ptr_equal(scanned.at, start + at);
+            assert_ptr_equal(to, (char *)out + at);
+            assert_memory_equal(out, text, at);
+            text[at] = plain;
+        }
+}
+
 /* --- canonical form ------------------------------------------------------------------------ */
 
 static void test_compact(void **state)
@@ -511,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_duplicate_keys_show),
         cmocka_unit_test(test_escapes),
         cmocka_unit_test(test_strings_against_the_naive_decoder),
+        cmocka_unit_test(test_one_odd_byte_in_a_long_string),
         cmocka_unit_test(test_compact),
         cmocka_unit_test(test_damaged_texts),
         cmocka_unit_test(test_number_values),
