@@ -42,6 +42,8 @@ function Request:block(i) end
 ---@field in_flight number requests dispatched here and not finished; exact, counted by this router
 ---@field capacity number most requests in flight; infinite when unlimited
 ---@field uncached_tokens number estimated prompt tokens dispatched here and not yet prefilled
+---@field prefill_tokens number those and what this prompt would add: all until its first token
+---@field active_tokens number estimated prompt tokens of requests in flight here, cached or not
 ---@field remote_in_flight number in_flight of other routers; NaN when alone
 ---@field remote_age_ms number age of that count
 ---@field age_ms number since it last became available
@@ -102,7 +104,7 @@ function Request:block(i) end
 ---@field match_blocks integer believed at the decision
 
 ---@alias kvr.Param string|number|boolean
----@alias kvr.Need "match"|"plan"|"residency"|"keys"
+---@alias kvr.Need "match"|"plan"|"residency"|"keys"|"openings"
 ---@alias kvr.Field "load"|"in_flight"|"uncached_tokens"|string a number of kvr.Row
 
 ---The table that a policy file returns.
@@ -155,14 +157,14 @@ function kvr.least_except(except, field) end
 ---@return integer? index
 function kvr.least_assigned(field) end
 
----The available row of smallest cost. Ties rotate. A cost of nil or NaN leaves the row out. `cost`
----is called twice for some rows: it must not change anything.
 ---The same among the rows that this request's routing key came to within `ms` (needs keys).
 ---@param ms number
 ---@param field? kvr.Field
 ---@return integer? index
 function kvr.least_recent(ms, field) end
 
+---The available row of smallest cost. Ties rotate. A cost of nil or NaN leaves the row out. `cost`
+---is called twice for some rows: it must not change anything.
 ---@param cost fun(row: kvr.Row): number?
 ---@return integer? index
 function kvr.least_by(cost) end
@@ -196,6 +198,12 @@ function kvr.hrw_order(key, salt, limit) end
 ---@param key integer
 ---@return number
 function kvr.share(key) end
+
+---Share of recent requests that begin with the same leading blocks as this one, 0..1. NaN: it has
+---fewer, or nobody counts (needs openings).
+---@param blocks integer 1, 2, 4, ... or 512
+---@return number
+function kvr.opening_share(blocks) end
 
 ---One line in the router's log. It allocates: not for every pick.
 ---@param ... any

@@ -18,7 +18,7 @@
 #endif
 #define KVR_PTR(type) const type *
 
-#define KVR_ABI_VERSION 1
+#define KVR_ABI_VERSION 2
 
 /* One 64-bit block key of a prompt, as its two halves. Equal `key`: equal whole prefix, as far as
  * 32 bits tell. */
@@ -57,6 +57,8 @@ struct kvr_replica_view {
     KVR_RO double in_flight;          /* requests dispatched here and not finished, exact */
     KVR_RO double capacity;           /* most requests in flight; infinity when unlimited */
     KVR_RO double uncached_tokens;    /* estimated tokens dispatched and not yet prefilled */
+    KVR_RO double prefill_tokens;     /* those and what this prompt would add: all until its first */
+    KVR_RO double active_tokens;      /* estimated prompt tokens of requests in flight, cached or not */
     KVR_RO double remote_in_flight;   /* the same count of other routers; NaN when alone */
     KVR_RO double remote_age_ms;      /* age of that count */
     KVR_RO double age_ms;             /* since it last became available */

@@ -31,7 +31,7 @@ static uint32_t next_free(const struct kvr_ledger *ledger, uint32_t slot)
 }
 
 struct kvr_ticket kvr_ledger_open(struct kvr_ledger *ledger, uint32_t replica,
-                                  uint32_t uncached_tokens)
+                                  uint32_t prompt_tokens, uint32_t uncached_tokens)
 {
     KVR_CHECK(replica < ledger->loads_count);
     uint32_t slot = ledger->first_free;
@@ -43,10 +43,12 @@ struct kvr_ticket kvr_ledger_open(struct kvr_ledger *ledger, uint32_t replica,
     ledger->open++;
     entry->generation++;
     entry->replica = replica;
+    entry->prompt_tokens = prompt_tokens;
     entry->uncached_tokens = uncached_tokens;
     struct kvr_load *load = &ledger->loads[replica];
     load->in_flight++;
     load->dispatched++;
+    load->prompt_tokens += prompt_tokens;
     load->uncached_tokens += uncached_tokens;
     return (struct kvr_ticket){slot, entry->generation};
 }
@@ -74,7 +76,9 @@ void kvr_ledger_close(struct kvr_ledger *ledger, struct kvr_ticket ticket)
     struct kvr_ledger_entry *entry = entry_of(ledger, ticket);
     struct kvr_load *load = &ledger->loads[entry->replica];
     KVR_CHECK(load->in_flight > 0 && ledger->open > 0);
+    KVR_CHECK(load->prompt_tokens >= entry->prompt_tokens);
     load->in_flight--;
+    load->prompt_tokens -= entry->prompt_tokens;
     ledger->open--;
     entry->generation++;
     entry->next_free = ledger->first_free == FULL ? FULL : ledger->first_free + 1;
@@ -84,6 +88,7 @@ void kvr_ledger_close(struct kvr_ledger *ledger, struct kvr_ticket ticket)
 void kvr_ledger_verify(const struct kvr_ledger *ledger)
 {
     uint32_t *in_flight = kvr_alloc_zero(ledger->loads_count, sizeof *in_flight);
+    uint64_t *prompt = kvr_alloc_zero(ledger->loads_count, sizeof *prompt);
     uint64_t *uncached = kvr_alloc_zero(ledger->loads_count, sizeof *uncached);
     uint32_t open = 0;
     for (uint32_t i = 0; i < ledger->capacity; i++) {
@@ -92,13 +97,16 @@ void kvr_ledger_verify(const struct kvr_ledger *ledger)
             continue;
         open++;
         in_flight[entry->replica]++;
+        prompt[entry->replica] += entry->prompt_tokens;
         uncached[entry->replica] += entry->uncached_tokens;
     }
     KVR_CHECK(open == ledger->open);
     for (uint32_t i = 0; i < ledger->loads_count; i++) {
         KVR_CHECK(in_flight[i] == ledger->loads[i].in_flight);
+        KVR_CHECK(prompt[i] == ledger->loads[i].prompt_tokens);
         KVR_CHECK(uncached[i] == ledger->loads[i].uncached_tokens);
     }
     kvr_free(in_flight);
+    kvr_free(prompt);
     kvr_free(uncached);
 }

@@ -31,6 +31,7 @@ struct kvr_engine_signals kvr_engine_signals_unread(void);
 struct kvr_load {
     uint32_t in_flight;       /* open tickets */
     uint64_t uncached_tokens; /* of open tickets before their first token */
+    uint64_t prompt_tokens;   /* of open tickets */
     uint64_t dispatched;      /* tickets ever opened */
     struct kvr_ewma ttft_ms;
     struct kvr_ewma error_rate; /* 1 a failure, 0 a success */

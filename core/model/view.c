@@ -170,3 +170,27 @@ double kvr_picture_share(const struct kvr_picture *picture, uint32_t key)
 {
     return picture->keys ? kvr_window_share(picture->keys, picture->now_ns, key) : (double)NAN;
 }
+
+/* Every request is counted under this too, so that shares are of requests. */
+#define ANY_OPENING 0
+
+void kvr_picture_count_opening(struct kvr_window *openings, uint64_t now_ns, const uint64_t *chain,
+                               uint32_t len)
+{
+    kvr_window_add(openings, now_ns, ANY_OPENING, 0, 1);
+    for (uint32_t blocks = 1; blocks <= len && blocks <= KVR_OPENING_MAX; blocks *= 2)
+        kvr_window_add(openings, now_ns, chain[blocks - 1], 0, 1);
+}
+
+double kvr_picture_opening_share(const struct kvr_picture *picture, uint32_t blocks)
+{
+    const struct kvr_request_view *request = &picture->request;
+    bool counted = blocks > 0 && blocks <= KVR_OPENING_MAX && (blocks & (blocks - 1)) == 0;
+    if (!picture->openings || !counted || blocks > request->chain_len)
+        return (double)NAN;
+    const struct kvr_block_key *last = &request->chain[blocks - 1];
+    uint64_t all = kvr_window_count(picture->openings, picture->now_ns, ANY_OPENING);
+    uint64_t same = kvr_window_count(picture->openings, picture->now_ns,
+                                     (uint64_t)last->high << 32 | last->key);
+    return all ? (double)same / (double)all : 0.0;
+}

@@ -17,14 +17,15 @@ struct kvr_picture {
     struct kvr_view view;
     struct kvr_order order;
     struct kvr_observation observation;
-    struct kvr_replica_view *rows;    /* capacity of them; view.rows points here */
-    uint32_t *order_rows;             /* capacity of them; order.rows points here */
-    uint64_t *ids;                    /* 64-bit identity of each row, for rendezvous orders */
-    double *weights;                  /* of each row */
-    uint32_t capacity;                /* most rows */
-    const struct kvr_hash_ring *ring; /* over the rows of this view, by index; the router's */
-    const struct kvr_window *keys;    /* by 32-bit routing key; the router's; NULL: not counted */
-    uint64_t now_ns;                  /* of this decision */
+    struct kvr_replica_view *rows;     /* capacity of them; view.rows points here */
+    uint32_t *order_rows;              /* capacity of them; order.rows points here */
+    uint64_t *ids;                     /* 64-bit identity of each row, for rendezvous orders */
+    double *weights;                   /* of each row */
+    uint32_t capacity;                 /* most rows */
+    const struct kvr_hash_ring *ring;  /* over the rows of this view, by index; the router's */
+    const struct kvr_window *keys;     /* by 32-bit routing key; the router's; NULL: not counted */
+    const struct kvr_window *openings; /* by 64-bit block key; the router's; NULL: not counted */
+    uint64_t now_ns;                   /* of this decision */
 };
 
 KVR_EXPORT void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity);
@@ -57,5 +58,14 @@ int32_t kvr_picture_nth_available(const struct kvr_picture *picture, uint32_t n)
 int32_t kvr_picture_first_available(const struct kvr_picture *picture);
 /* Share of recent requests with this routing key, from the key windows; NaN: nobody counts it. */
 double kvr_picture_share(const struct kvr_picture *picture, uint32_t key);
+
+/* How often prompts have begun with the same blocks: of each, the keys of its leading 1, 2, 4, ...,
+ * KVR_OPENING_MAX blocks are counted, as far as it has them. */
+#define KVR_OPENING_MAX 512u
+KVR_EXPORT void kvr_picture_count_opening(struct kvr_window *openings, uint64_t now_ns,
+                                          const uint64_t *chain, uint32_t len);
+/* Share of recent requests that begin with the leading `blocks` blocks of this one, 0..1. NaN: this
+ * depth is none that is counted, the prompt is shorter, or nobody counts. */
+double kvr_picture_opening_share(const struct kvr_picture *picture, uint32_t blocks);
 
 #endif

@@ -47,6 +47,8 @@ static const struct field row_fields[] = {
     {ROW(in_flight), NUMBER},
     {ROW(capacity), NUMBER},
     {ROW(uncached_tokens), NUMBER},
+    {ROW(prefill_tokens), NUMBER},
+    {ROW(active_tokens), NUMBER},
     {ROW(remote_in_flight), NUMBER},
     {ROW(remote_age_ms), NUMBER},
     {ROW(age_ms), NUMBER},

@@ -157,7 +157,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     struct kvr_request_record *record = kvr_request_at(&router->requests, request);
     const struct kvr_replica_view *row = &router->picture.rows[index];
     struct kvr_replica *replica = &router->replicas.slots[row->id];
-    double uncached = (double)record->prompt_tokens - row->match_tokens;
+    double prompt = (double)record->prompt_tokens;
+    double uncached = prompt - row->match_tokens;
     record->replica = row->id;
     record->replica_generation = replica->generation;
     record->reason = reason;
@@ -166,7 +167,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     record->uncached_tokens = uncached > 0 ? (uint32_t)(uncached + 0.5) : 0;
     record->decided_ns = now_ns;
     kvr_decide_hold(router, row->id);
-    record->ticket = kvr_ledger_open(&router->ledger, row->id, record->uncached_tokens);
+    record->ticket = kvr_ledger_open(&router->ledger, row->id, (uint32_t)(prompt + 0.5),
+                                     record->uncached_tokens);
     KVR_CHECK(record->ticket.generation);
     router->metrics.decisions[reason]++;
     leave_to_settle(router, now_ns, request, index, reason);
@@ -174,7 +176,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     router->pending.shadows &= record->routed;
     if (record->routed && (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN)))
         router->pending.key = kvr_hash32(record->routing_key);
-    if (record->routed && (router->needs & KVR_NEEDS_MATCH) && record->chain_len) {
+    if (record->routed && (router->needs & (KVR_NEEDS_MATCH | KVR_NEEDS_OPENINGS)) &&
+        record->chain_len) {
         router->pending.chain = chain;
         router->pending.len = record->chain_len;
     }

@@ -100,6 +100,7 @@ static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
     row->load = row->in_flight / (row->weight * row->ramp);
     row->capacity = replica->capacity == UINT32_MAX ? (double)INFINITY : replica->capacity;
     row->uncached_tokens = (double)load->uncached_tokens;
+    row->active_tokens = (double)load->prompt_tokens;
     row->remote_in_flight = (double)NAN;
     row->remote_age_ms = (double)NAN;
     row->age_ms = age_ms(now_ns, replica->available_since_ns);
@@ -110,6 +111,8 @@ static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
     row->signals_age_ms = age_ms(now_ns, load->signals_ns);
     row->match_blocks = match;
     row->match_tokens = kvr_router_block_bytes(router, match) / bytes_per_token;
+    row->prefill_tokens =
+        row->uncached_tokens + fmax(router->picture.request.prompt_tokens - row->match_tokens, 0.0);
     row->resident_blocks = 0;
     row->resident_tokens = (double)NAN;
     row->ttft_ms = load->ttft_ms.value;
@@ -134,6 +137,7 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
     fill_request(router, now_ns, record, chain);
     picture->ring = &model->ring;
     picture->keys = needs & KVR_NEEDS_KEYS ? &router->keys : NULL;
+    picture->openings = needs & KVR_NEEDS_OPENINGS ? &router->openings : NULL;
     picture->now_ns = now_ns;
     for (uint32_t i = 0; i < model->members_count; i++) {
         uint32_t slot = model->members[i];

@@ -47,6 +47,7 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_model_table_init(&router->models, o->replicas_max, o->vnodes, o->bytes_per_token);
     kvr_window_init(&router->keys, &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
                                                                 .replicas_max = o->replicas_max});
+    kvr_window_init(&router->openings, &(struct kvr_window_options){.replicas_max = 1});
     router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);
     kvr_request_table_init(&router->requests, o->requests_max);
@@ -80,6 +81,7 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_picture_deinit(&router->picture);
     kvr_plan_destroy(kvr_router_install_plan(router, NULL, NULL));
     kvr_free(router->pairs);
+    kvr_window_deinit(&router->openings);
     kvr_window_deinit(&router->keys);
     kvr_model_table_deinit(&router->models);
     kvr_prefix_index_deinit(&router->index);
@@ -210,7 +212,10 @@ void kvr_router_settle(struct kvr_router *router)
         kvr_shadow_look(router);
     if (router->pending.key)
         kvr_window_add(&router->keys, now_ns, router->pending.key, replica, 1);
-    if (router->pending.chain) {
+    if (router->pending.chain && (router->pending.needs & KVR_NEEDS_OPENINGS))
+        kvr_picture_count_opening(&router->openings, now_ns, router->pending.chain,
+                                  router->pending.len);
+    if (router->pending.chain && (router->pending.needs & KVR_NEEDS_MATCH)) {
         record->admission = kvr_prefix_index_admit(&router->index, now_ns, router->pending.chain,
                                                    router->pending.len, replica);
         record->admitted = true;

@@ -94,6 +94,7 @@ struct kvr_router {
     struct kvr_prefix_index index;
     struct kvr_model_table models;
     struct kvr_window keys;        /* (routing key, replica) counts */
+    struct kvr_window openings;    /* of prompts, wherever they went */
     struct kvr_window_pair *pairs; /* scratch: one key's replicas */
     struct kvr_plan *plan;         /* of 32-bit routing keys; NULL: none */
     uint64_t *plan_replicas;       /* by destination of the plan: id of its replica */
@@ -112,7 +113,7 @@ struct kvr_router {
     struct { /* what settle still has to do for the last decision, whose view stands until then */
         struct kvr_request_ref request; /* generation 0: nothing */
         uint64_t now_ns;
-        const uint64_t *chain; /* to enter in the index; NULL: none */
+        const uint64_t *chain; /* NULL: nobody asks for it */
         uint32_t len;
         uint32_t replica;
         uint32_t key;    /* routing key to count; 0: none */

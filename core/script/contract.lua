@@ -4,7 +4,7 @@ local env, request, view, observation = ...
 
 local type, tostring, error, pairs, string, table = type, tostring, error, pairs, string, table
 
-local needs_bits = { match = 1, plan = 2, residency = 4, keys = 8 }
+local needs_bits = { match = 1, plan = 2, residency = 4, keys = 8, openings = 16 }
 
 local function refuse(...)
   error(table.concat({ ... }), 0)
@@ -67,7 +67,8 @@ local function needs_mask(needs)
   if type(needs) ~= "table" then refuse("needs: must be a list, is a ", type(needs)) end
   for _, name in ipairs(needs) do
     if not needs_bits[name] then
-      refuse("needs: unknown \"", tostring(name), "\"; known: match, plan, residency, keys")
+      refuse("needs: unknown \"", tostring(name),
+        "\"; known: match, plan, residency, keys, openings")
     end
     mask = bit.bor(mask, needs_bits[name])
   end

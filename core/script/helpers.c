@@ -42,6 +42,11 @@ static double share(const struct kvr_picture *picture, uint32_t key)
     LEAF(double, kvr_picture_share(picture, key));
 }
 
+static double opening_share(const struct kvr_picture *picture, uint32_t blocks)
+{
+    LEAF(double, kvr_picture_opening_share(picture, blocks));
+}
+
 static double exponential(double x)
 {
     LEAF(double, kvr_real_exp(x));
@@ -109,6 +114,7 @@ void kvr_helpers_push(lua_State *L, struct kvr_vm *vm)
     SET_FUNCTION(L, "nth_available", nth_available);
     SET_FUNCTION(L, "first_available", first_available);
     SET_FUNCTION(L, "share", share);
+    SET_FUNCTION(L, "opening_share", opening_share);
     SET_FUNCTION(L, "random_unit", random_unit);
     SET_FUNCTION(L, "random_below", random_below);
     SET_FUNCTION(L, "log_line", log_line);

@@ -100,6 +100,7 @@ local c_least =
 local c_nth_available = cast("int32_t (*)(void *, uint32_t)", at.nth_available)
 local c_first_available = cast("int32_t (*)(void *)", at.first_available)
 local c_share = cast("double (*)(void *, uint32_t)", at.share)
+local c_opening_share = cast("double (*)(void *, uint32_t)", at.opening_share)
 local picture, vm = at.picture, at.vm
 picture, vm = cast("void *", picture), cast("void *", vm)
 
@@ -156,20 +157,31 @@ function kvr.share(key)
   return c_share(picture, key)
 end
 
+-- Share of recent requests that begin with the same `blocks` blocks as this one, NaN when it has
+-- fewer or nobody counts. Counted are 1, 2, 4, ..., 512 blocks.
+function kvr.opening_share(blocks)
+  whole("kvr.opening_share", "blocks", blocks, 0)
+  if not (blocks >= 1 and blocks <= 512 and 512 % blocks == 0) then
+    error("kvr.opening_share: blocks must be a power of two up to 512, got " .. blocks, 2)
+  end
+  return c_opening_share(picture, blocks)
+end
+
 -- The scans of rows are C: a policy without a loop of its own compiles to one trace, and what comes
 -- after the scan neither runs interpreted nor allocates.
 
 local offsets = {} -- of the numbers of a row that may be compared
 for _, field in ipairs {
-  "weight", "ramp", "load", "in_flight", "capacity", "uncached_tokens", "remote_in_flight",
-  "remote_age_ms", "age_ms", "running", "waiting", "kv_usage", "engine_hit_rate",
-  "signals_age_ms", "match_tokens", "resident_tokens", "ttft_ms", "error_rate",
-  "prefill_tokens_per_s", "key_age_ms",
+  "weight", "ramp", "load", "in_flight", "capacity", "uncached_tokens", "prefill_tokens",
+  "active_tokens", "remote_in_flight", "remote_age_ms", "age_ms", "running", "waiting",
+  "kv_usage", "engine_hit_rate", "signals_age_ms", "match_tokens", "resident_tokens", "ttft_ms",
+  "error_rate", "prefill_tokens_per_s", "key_age_ms",
 } do
   offsets[field] = ffi.offsetof("struct kvr_replica_view", field)
 end
 
 local none = 2 ^ 32 - 1 -- no index
+local ever = 1 / 0      -- or never
 
 local function least(field, blocks, except, assigned, recent_ms)
   local offset = offsets[field or "load"]
@@ -181,7 +193,6 @@ end
 -- Index of the available row with the smallest `field` ("load" unless given); rows where it is NaN
 -- are left out. Ties rotate by request.serial: the lowest index would take everything on an idle
 -- fleet. nil when there is none.
-local ever = 1 / 0      -- or never
 function kvr.least(field)
   local i = least(field, 0, none, 0, ever)
   return i

@@ -18,6 +18,8 @@ static void set_row(struct kvr_picture *picture, uint32_t i, double in_flight)
         .in_flight = in_flight,
         .capacity = (double)INFINITY,
         .uncached_tokens = in_flight * 500.0,
+        .prefill_tokens = in_flight * 500.0 + picture->request.prompt_tokens,
+        .active_tokens = in_flight * 700.0,
         .remote_in_flight = (double)NAN,
         .remote_age_ms = (double)NAN,
         .age_ms = 60000.0,
@@ -43,6 +45,7 @@ static void set_match(struct kvr_picture *picture, uint32_t i, uint32_t blocks)
 {
     picture->rows[i].match_blocks = blocks;
     picture->rows[i].match_tokens = blocks * 16.0;
+    picture->rows[i].prefill_tokens -= blocks * 16.0;
     picture->rows[i].key_age_ms = 900.0;
     picture->rows[i].assigned = 1;
 }
@@ -120,6 +123,7 @@ static void show_extremes(struct kvr_picture *picture, uint32_t rows)
         double number = numbers[i % 5];
         set_row(picture, i, 1e9 * i);
         row->uncached_tokens = row->remote_in_flight = row->age_ms = number;
+        row->prefill_tokens = row->active_tokens = number;
         row->running = row->waiting = row->kv_usage = row->engine_hit_rate = number;
         row->ttft_ms = row->error_rate = row->prefill_tokens_per_s = number;
         row->match_blocks = row->resident_blocks = i % 2 ? UINT32_MAX : 0;

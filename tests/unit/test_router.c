@@ -62,6 +62,7 @@ static void free_router(struct kvr_router *router)
     for (uint32_t i = 0; i < router->options.replicas_max; i++) {
         assert_int_equal(router->loads[i].in_flight, 0);
         assert_int_equal(router->loads[i].uncached_tokens, 0);
+        assert_int_equal(router->loads[i].prompt_tokens, 0);
         assert_int_equal(router->replicas.slots[i].holds, 0);
     }
     kvr_router_deinit(router);
@@ -115,6 +116,71 @@ static struct kvr_action submit(struct kvr_router *router, uint64_t now,
     assert_int_equal(action.request.slot, ref.slot);
     kvr_router_settle(router);
     return action;
+}
+
+static void test_rows_say_what_is_ahead_of_a_first_token(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(2);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    uint64_t chain[30];
+    make_chain(chain, 30, 5);
+    struct kvr_submission first = submission(chain, 20), longer = submission(chain, 30);
+    struct kvr_action a = submit(router, S, &first);
+    struct kvr_action b = submit(router, S, &longer);
+    assert_int_equal(a.replica, b.replica);
+    const struct kvr_replica_view *rows =
+        router->picture.rows; /* as the second decision saw them */
+    const struct kvr_replica_view *home = &rows[a.replica], *other = &rows[1 - a.replica];
+    assert_true(home->active_tokens == 320 && home->prefill_tokens == 320 + 160);
+    assert_true(other->active_tokens == 0 && other->prefill_tokens == 480);
+    kvr_router_sent(router, S, a.request);
+    kvr_router_first_byte(router, S + MS, a.request, 200);
+    kvr_router_first_token(router, S + MS, a.request);
+    struct kvr_action c = submit(router, S + MS, &first); /* prompts count until the end */
+    assert_true(home->active_tokens == 320 + 480 && home->prefill_tokens == 160);
+    kvr_router_finish(router, 2 * (uint64_t)S, a.request, &success);
+    kvr_router_finish(router, 2 * (uint64_t)S, b.request, &success);
+    kvr_router_finish(router, 2 * (uint64_t)S, c.request, &success);
+    free_router(router);
+}
+
+static void test_openings_are_counted_for_who_asks(void **state)
+{
+    (void)state;
+    static const char with[] =
+        "return { api = 1, name = 'with', needs = { 'openings' },\n"
+        "  pick = function(request, view)\n"
+        "    if view.available == 0 or request.chain_len < 4 then return end\n"
+        "    return kvr.least(), 's' .. 100 * kvr.opening_share(4)\n"
+        "  end }\n";
+    static const char without[] = "return { api = 1, name = 'without',\n"
+                                  "  pick = function()\n"
+                                  "    local share = kvr.opening_share(4)\n"
+                                  "    return kvr.least(), share ~= share and 'unread' or 'read'\n"
+                                  "  end }\n";
+    struct kvr_router *router = make_router(2);
+    uint64_t chains[2][8];
+    make_chain(chains[0], 8, 1);
+    make_chain(chains[1], 8, 2);
+    struct kvr_submission prompts[] = {submission(chains[0], 8), submission(chains[1], 4)};
+    static const struct {
+        const char *policy;
+        int prompt;
+        const char *reason;
+    } steps[] = {
+        {without, 0, "unread"},        {with, 0, "s0"},  {with, 0, "s100"},     {with, 1, "s0"},
+        {with, 1, "s33_333333333333"}, {with, 0, "s50"}, {without, 0, "unread"}};
+    const char *policy = NULL;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        if (steps[i].policy != policy)
+            load(router, KVR_ROLE_POLICY, policy = steps[i].policy);
+        struct kvr_action action = submit(router, S, &prompts[steps[i].prompt]);
+        uint16_t reason = kvr_router_request(router, action.request)->reason;
+        assert_string_equal(kvr_reason_text(reason), steps[i].reason);
+        kvr_router_finish(router, S, action.request, &success);
+    }
+    free_router(router);
 }
 
 static void test_a_prompt_comes_back_to_its_replica(void **state)
@@ -612,6 +678,8 @@ static void test_random_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_say_what_is_ahead_of_a_first_token),
+        cmocka_unit_test(test_openings_are_counted_for_who_asks),
         cmocka_unit_test(test_a_prompt_comes_back_to_its_replica),
         cmocka_unit_test(test_spill_declines_a_busy_preferred),
         cmocka_unit_test(test_a_failed_dispatch_moves_and_takes_its_belief_back),

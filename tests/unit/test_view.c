@@ -136,12 +136,11 @@ static void the_least_is_found_and_ties_rotate(void **state)
         uint32_t assigned = (uint32_t)kvr_rng_below(&rng, 2);
         double recent_ms = kvr_rng_below(&rng, 2) ? (double)INFINITY : 2.0;
         uint32_t tied[ROWS];
-        uint32_t ties =
-            naive_least(&picture, offset, blocks, except, assigned, recent_ms, tied);
+        uint32_t ties = naive_least(&picture, offset, blocks, except, assigned, recent_ms, tied);
         for (uint32_t serial = 0; serial < 2 * ROWS; serial++) {
             picture.request.serial = serial;
-            int32_t found = kvr_picture_least(&picture, (uint32_t)offset, blocks, except, assigned,
-                                              recent_ms);
+            int32_t found =
+                kvr_picture_least(&picture, (uint32_t)offset, blocks, except, assigned, recent_ms);
             assert_int_equal(found, ties ? (int32_t)tied[serial % ties] : -1);
         }
     }
@@ -220,6 +219,41 @@ static void orders_are_whole_and_salted(void **state)
     kvr_picture_deinit(&picture);
 }
 
+static void shares_of_openings_are_of_requests(void **state)
+{
+    (void)state;
+    struct kvr_picture picture;
+    struct kvr_window openings;
+    kvr_picture_init(&picture, 1);
+    kvr_window_init(&openings, &(struct kvr_window_options){.replicas_max = 1});
+    uint64_t chain[1024];
+    for (uint32_t i = 0; i < 1024; i++)
+        chain[i] = kvr_mix64(i + 1);
+    picture.request.chain = (const struct kvr_block_key *)(const void *)chain;
+    picture.request.chain_len = 1024;
+    picture.now_ns = 1000;
+    assert_true(isnan(kvr_picture_opening_share(&picture, 4))); /* nobody counts */
+    picture.openings = &openings;
+    assert_true(kvr_picture_opening_share(&picture, 4) == 0);
+    kvr_picture_count_opening(&openings, 1000, chain, 1024);
+    kvr_picture_count_opening(&openings, 1000, chain, 7);
+    kvr_picture_count_opening(&openings, 1000, chain, 0);
+    kvr_picture_count_opening(&openings, 1000, chain + 1, 8); /* keys stand for whole prefixes */
+    assert_true(kvr_picture_opening_share(&picture, 1) == 0.5);
+    assert_true(kvr_picture_opening_share(&picture, 4) == 0.5);
+    assert_true(kvr_picture_opening_share(&picture, 8) == 0.25);
+    assert_true(kvr_picture_opening_share(&picture, 512) == 0.25);
+    static const uint32_t not_counted[] = {0, 3, 5, 511, 1024};
+    for (size_t i = 0; i < sizeof not_counted / sizeof not_counted[0]; i++)
+        assert_true(isnan(kvr_picture_opening_share(&picture, not_counted[i])));
+    picture.request.chain_len = 3;
+    assert_true(isnan(kvr_picture_opening_share(&picture, 4)));
+    picture.now_ns += 2 * KVR_WINDOW_SPAN_DEFAULT_NS;
+    assert_true(kvr_picture_opening_share(&picture, 1) == 0);
+    kvr_window_deinit(&openings);
+    kvr_picture_deinit(&picture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +261,7 @@ int main(void)
         cmocka_unit_test(the_least_is_found_and_ties_rotate),
         cmocka_unit_test(the_nth_and_the_first_skip_what_is_away),
         cmocka_unit_test(orders_are_whole_and_salted),
+        cmocka_unit_test(shares_of_openings_are_of_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

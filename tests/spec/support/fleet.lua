@@ -124,6 +124,8 @@ function Fleet:complete(count)
   for i = 0, count - 1 do
     local row = picture.rows[i]
     row.load = row.in_flight / (row.weight * row.ramp)
+    row.prefill_tokens = row.uncached_tokens
+      + math.max(picture.request.prompt_tokens - row.match_tokens, 0)
     picture.ids[i], picture.weights[i] = id_of(i), row.weight
   end
   picture.ring = ring_of(count)

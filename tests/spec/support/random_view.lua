@@ -24,6 +24,8 @@ local function write_row(row)
   row.uncached_tokens = chance(0.4) and 0 or math.random(0, 200000)
   row.assigned = chance(0.2) and 1 or 0
   row.match_blocks = chance(0.5) and 0 or math.random(0, 5)
+  row.match_tokens = 16 * row.match_blocks
+  row.active_tokens = row.in_flight * 700
   row.engine_hit_rate = or_unread(math.random())
   row.prefill_tokens_per_s = or_unread(math.random(1, 50000))
   row.running = or_unread(math.random(0, 300))
@@ -31,9 +33,9 @@ local function write_row(row)
   row.kv_usage = or_unread(math.random())
   row.ttft_ms = or_unread(math.random(1, 10000))
   row.error_rate = math.random()
+  row.key_age_ms = or_unread(math.random(0, 300000))
   if chance(0.02) then row.in_flight, row.uncached_tokens = 4294967295, 1e300 end
   if not row.available and chance(0.5) then row.administrative = 1 end
-  row.key_age_ms = or_unread(math.random(0, 300000))
 end
 
 local function write_request(request)
