@@ -1,11 +1,9 @@
 #include "plan_change.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <string.h>
 
 #include "memory.h"
-#include "replica.h"
+#include "plan_parts.h"
 
 struct comparison {
     const struct kvr_plan *next;
@@ -18,38 +16,16 @@ struct comparison {
     double rate;   /* of all keys */
 };
 
-/* Where the last plan has the key, in numbers of the next one; how many of them there are still. */
-static uint32_t last_places(const struct kvr_plan_input *input, uint64_t key,
-                            uint16_t places[KVR_REPLICAS_MAX])
-{
-    uint32_t count, left = 0;
-    const uint16_t *assigned = kvr_plan_lookup(input->last, key, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint16_t place = input->now ? input->now[assigned[i]] : assigned[i];
-        if (place != KVR_PLAN_GONE)
-            places[left++] = place;
-    }
-    return left;
-}
-
-static bool has(const uint16_t *places, uint32_t count, uint16_t place)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (places[i] == place)
-            return true;
-    return false;
-}
-
 /* A key that both plans have. */
 static void compare_places(struct comparison *c, uint32_t item, const uint16_t *last,
                            uint32_t last_count, const uint16_t *next, uint32_t next_count)
 {
     struct kvr_plan_change *change = c->change;
-    double tokens = c->input->sizes ? c->input->sizes[item].tokens : 1;
+    double tokens = kvr_plan_size_of(c->input, item).tokens;
     uint32_t had, kept = 0;
     kvr_plan_lookup(c->input->last, c->input->keys[item].key, &had);
     for (uint32_t i = 0; i < next_count; i++)
-        kept += has(last, last_count, next[i]);
+        kept += kvr_plan_is_in(last, last_count, next[i]);
     uint32_t added = next_count - kept;
     change->keys_both++;
     change->keys_moved += added > 0 && had > kept;
@@ -65,8 +41,8 @@ static void compare_key(struct comparison *c, uint32_t item)
     uint32_t next_count;
     uint64_t key = c->input->keys[item].key;
     double rate = c->input->keys[item].rate;
-    double saved = c->input->sizes ? c->input->sizes[item].saved : 1;
-    uint32_t last_count = last_places(c->input, key, last);
+    double saved = kvr_plan_size_of(c->input, item).saved;
+    uint32_t last_count = kvr_plan_last_places(c->input, key, last);
     const uint16_t *next = kvr_plan_lookup(c->next, key, &next_count);
     uint32_t had;
     kvr_plan_lookup(c->input->last, key, &had);
@@ -81,22 +57,17 @@ static void compare_key(struct comparison *c, uint32_t item)
         c->missed += next_count ? rate * saved : -rate * saved;
 }
 
-static double weight_of(const struct kvr_plan_input *input, uint32_t destination)
-{
-    return input->weights ? input->weights[destination] : 1;
-}
-
 /* Load of the last plan above the busiest destination of the next one, both by weight. */
 static double overload(struct comparison *c)
 {
     double total_weight = 0, sum = 0, highest_next = 0, highest = 0, over = 0;
     uint32_t destinations = c->next->destinations;
     for (uint32_t i = 0; i < destinations; i++) {
-        total_weight += weight_of(c->input, i);
-        highest_next = fmax(highest_next, c->next->loads[i] / weight_of(c->input, i));
+        total_weight += kvr_plan_weight(c->input, i);
+        highest_next = fmax(highest_next, c->next->loads[i] / kvr_plan_weight(c->input, i));
     }
     for (uint32_t i = 0; i < destinations; i++) {
-        double weight = weight_of(c->input, i);
+        double weight = kvr_plan_weight(c->input, i);
         double load = c->loads[i] + c->tail * weight / total_weight;
         sum += load;
         highest = fmax(highest, load / weight);
