@@ -72,13 +72,19 @@ static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
                 rows[row].key_age_ms = age_ms(now_ns, router->pairs[i].last_ns);
 }
 
-/* Which rows the plan has for this request's key. */
-static void fill_assigned(struct kvr_router *router, const struct kvr_request_record *record)
+/* Which rows the plan has for this request's key, or its handover, while that moves it. */
+static void fill_assigned(struct kvr_router *router, uint64_t now_ns,
+                          const struct kvr_request_record *record)
 {
     struct kvr_picture *picture = &router->picture;
     uint32_t count, members = record->model->members_count;
-    const uint16_t *assigned =
-        kvr_plan_lookup(router->plan, kvr_hash32(record->routing_key), &count);
+    uint32_t key = kvr_hash32(record->routing_key);
+    const uint16_t *assigned = NULL;
+    if (router->handover)
+        assigned =
+            kvr_handover_lookup(router->handover, now_ns, key, record->model->serial, &count);
+    if (!assigned)
+        assigned = kvr_plan_lookup(router->plan, key, &count);
     picture->view.planned = count > 0;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t row = 0; row < members; row++)
@@ -154,6 +160,6 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
         fill_key_ages(router, now_ns, record);
     picture->view.planned = 0;
     if ((needs & KVR_NEEDS_PLAN) && router->plan && record->routing_key)
-        fill_assigned(router, record);
+        fill_assigned(router, now_ns, record);
     kvr_picture_summarise(picture, model->members_count);
 }

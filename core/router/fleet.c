@@ -72,7 +72,9 @@ struct kvr_plan *kvr_router_install_plan(struct kvr_router *router, struct kvr_p
                                          const uint64_t *replicas)
 {
     struct kvr_plan *before = router->plan;
+    kvr_handover_destroy(router->handover);
     kvr_free(router->plan_replicas);
+    router->handover = NULL;
     router->plan_replicas = NULL;
     router->plan = plan;
     if (!plan)

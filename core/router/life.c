@@ -4,6 +4,7 @@
 #include "decide.h"
 #include "memory.h"
 #include "observe.h"
+#include "planning.h"
 #include "row.h"
 
 #define TTFT_WEIGHT        0.1 /* of one request in a replica's averages */
@@ -187,6 +188,7 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     if (record->replica != KVR_NO_REPLICA)
         kvr_histogram_add(&router->metrics.total_us, (now_ns - record->received_ns) / 1000);
     count_belief(router, record, ending);
+    kvr_planning_saw(router, now_ns, record, ending);
     bool good = ending->outcome == KVR_OUTCOME_SUCCESS;
     kvr_observe(router, now_ns, record, good ? KVR_SEEN_DONE : KVR_SEEN_FAILED, ending);
     if (record->routed && ending->prompt_tokens > 0 && record->choices == 1)

@@ -19,6 +19,20 @@ static void read_keys(struct kvr_planning *planning, const struct kvr_window *wi
     kvr_free(counts);
 }
 
+/* Of each key, the mean of its prompts, which are taken to be all prefix. */
+static void read_sizes(struct kvr_planning *planning, const struct kvr_router *router,
+                       uint64_t now_ns)
+{
+    planning->sizes = kvr_alloc(planning->keys_len * sizeof *planning->sizes + 1);
+    for (uint32_t i = 0; i < planning->keys_len; i++) {
+        uint64_t key = planning->keys[i].key;
+        double requests = (double)kvr_window_count(&router->keys, now_ns, key);
+        double tokens = (double)kvr_window_count(&router->key_tokens, now_ns, key);
+        double mean = tokens > 0 && requests > 0 ? tokens / requests : 1;
+        planning->sizes[i] = (struct kvr_plan_size){mean, mean};
+    }
+}
+
 void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
                        uint64_t now_ns)
 {
@@ -37,6 +51,8 @@ void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *r
         planning->replicas[planning->destinations++] = replica->id;
     }
     read_keys(planning, &router->keys, now_ns);
+    if (router->options.key_tokens)
+        read_sizes(planning, router, now_ns);
 }
 
 void kvr_planning_deinit(struct kvr_planning *planning)
@@ -45,6 +61,20 @@ void kvr_planning_deinit(struct kvr_planning *planning)
     kvr_free(planning->sizes);
     kvr_free(planning->weights);
     kvr_free(planning->replicas);
+}
+
+/* What an answer says of how warm its replica is, for a key that is moving. */
+void kvr_planning_saw(struct kvr_router *router, uint64_t now_ns,
+                      const struct kvr_request_record *record, const struct kvr_ending *ending)
+{
+    if (!router->handover || !record->routed || record->replica == KVR_NO_REPLICA ||
+        ending->cached_tokens < 0 || ending->prompt_tokens <= 0)
+        return;
+    uint64_t id = router->replicas.slots[record->replica].id;
+    double share = (double)ending->cached_tokens / (double)ending->prompt_tokens;
+    for (uint32_t i = 0; i < router->plan->destinations; i++)
+        if (router->plan_replicas[i] == id)
+            kvr_handover_saw(router->handover, now_ns, kvr_hash32(record->routing_key), i, share);
 }
 
 /* ---- the next plan ---- */
@@ -82,6 +112,8 @@ int kvr_planning_make(const struct kvr_planning *planning,
     *next = (struct kvr_next_plan){0};
     if (!(options->life_s >= 0) || isinf(options->life_s))
         return kvr_error_set(error, KVR_E_INVALID, "life_s is a number of 0 or more");
+    if (options->handover.every == 1)
+        return kvr_error_set(error, KVR_E_INVALID, "a handover warms by one request in 2 or more");
     if (!(options->tokens >= 0) || isinf(options->tokens))
         return kvr_error_set(error, KVR_E_INVALID, "tokens is a number of 0 or more");
     struct kvr_plan_options plan = plan_options(options, planning->destinations);
@@ -99,8 +131,7 @@ int kvr_planning_make(const struct kvr_planning *planning,
     next->plan = kvr_plan_make(&plan, &input, &reason);
     if (next->plan) {
         kvr_plan_compare(next->plan, &input, options->life_s, &next->change);
-        next->handover =
-            kvr_handover_create(&options->handover, next->plan, &input, planning->replicas);
+        next->handover = kvr_handover_create(&options->handover, next->plan, &input);
     } else if (error) {
         *error = reason;
     }
@@ -111,9 +142,14 @@ int kvr_planning_make(const struct kvr_planning *planning,
 void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,
                           const struct kvr_planning *planning, struct kvr_next_plan *next)
 {
-    (void)now_ns;
+    struct kvr_handover *before = router->handover;
     KVR_CHECK(next->plan && next->plan->destinations == planning->destinations);
+    router->handover = NULL;
     next->plan = kvr_router_install_plan(router, next->plan, planning->replicas);
+    router->handover = next->handover;
+    next->handover = before;
+    if (router->handover)
+        kvr_handover_begin(router->handover, now_ns);
 }
 
 void kvr_next_plan_deinit(struct kvr_next_plan *next)

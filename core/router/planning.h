@@ -52,7 +52,8 @@ struct kvr_next_plan {
 };
 
 /* Keys and rates are those of the router's window, in no particular but reproducible order. It
- * counts keys while a script in force needs `plan` or `keys`. */
+ * counts keys while a script in force needs `plan` or `keys`. Sizes are known with the router's
+ * option `key_tokens`: the mean prompt of each key. */
 void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
                        uint64_t now_ns);
 void kvr_planning_deinit(struct kvr_planning *planning);
@@ -66,5 +67,9 @@ int kvr_planning_make(const struct kvr_planning *planning,
 void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,
                           const struct kvr_planning *planning, struct kvr_next_plan *next);
 void kvr_next_plan_deinit(struct kvr_next_plan *next);
+
+/* The router's: a request has ended, and what its answer says of a handover is taken note of. */
+void kvr_planning_saw(struct kvr_router *router, uint64_t now_ns,
+                      const struct kvr_request_record *record, const struct kvr_ending *ending);
 
 #endif

@@ -47,6 +47,10 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_model_table_init(&router->models, o->replicas_max, o->vnodes, o->bytes_per_token);
     kvr_window_init(&router->keys, &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
                                                                 .replicas_max = o->replicas_max});
+    if (o->key_tokens)
+        kvr_window_init(&router->key_tokens,
+                        &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
+                                                     .replicas_max = o->replicas_max});
     kvr_window_init(&router->openings, &(struct kvr_window_options){.replicas_max = 1});
     router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);
@@ -83,6 +87,8 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_free(router->pairs);
     kvr_window_deinit(&router->openings);
     kvr_window_deinit(&router->keys);
+    if (router->options.key_tokens)
+        kvr_window_deinit(&router->key_tokens);
     kvr_model_table_deinit(&router->models);
     kvr_prefix_index_deinit(&router->index);
     kvr_health_deinit(&router->health);
@@ -212,6 +218,9 @@ void kvr_router_settle(struct kvr_router *router)
         kvr_shadow_look(router);
     if (router->pending.key)
         kvr_window_add(&router->keys, now_ns, router->pending.key, replica, 1);
+    if (router->pending.key && router->options.key_tokens)
+        kvr_window_add(&router->key_tokens, now_ns, router->pending.key, replica,
+                       (uint32_t)fminf(record->prompt_tokens, (float)INT32_MAX));
     if (router->pending.chain && (router->pending.needs & KVR_NEEDS_OPENINGS))
         kvr_picture_count_opening(&router->openings, now_ns, router->pending.chain,
                                   router->pending.len);

@@ -24,6 +24,7 @@
 #include "block_ids.h"
 #include "buffer.h"
 #include "error.h"
+#include "handover.h"
 #include "health.h"
 #include "ledger.h"
 #include "load.h"
@@ -54,6 +55,7 @@ struct kvr_router_options {
     bool rows;                   /* write a row a request */
     bool row_blocks;             /* with its block chain */
     uint64_t hit_rate_window_ns; /* default 10 s */
+    bool key_tokens;             /* count prompt tokens by routing key: sizes for plans */
     uint64_t wide_after; /* canonical bytes after which blocks are KVR_PROMPT_WIDE_BYTES; 0 never */
     struct kvr_queue_options queue;
     struct kvr_health_options health;
@@ -95,9 +97,11 @@ struct kvr_router {
     struct kvr_model_table models;
     struct kvr_window keys;        /* (routing key, replica) counts */
     struct kvr_window openings;    /* of prompts, wherever they went */
+    struct kvr_window key_tokens;  /* prompt tokens of these requests; empty unless asked for */
     struct kvr_window_pair *pairs; /* scratch: one key's replicas */
     struct kvr_plan *plan;         /* of 32-bit routing keys; NULL: none */
     uint64_t *plan_replicas;       /* by destination of the plan: id of its replica */
+    struct kvr_handover *handover; /* of keys that this plan has moved; NULL: none is moving */
     struct kvr_picture picture;
     struct kvr_slot *slots[KVR_ROLES];            /* by role; what is off is empty */
     struct kvr_script_record *records[KVR_ROLES]; /* of what is in force */

@@ -65,6 +65,14 @@ static int check(const struct kvr_sim_options *o, struct kvr_error *error)
         {"canary_share", o->canary_share, 0, 1},
         {"plan_q_cap", o->plan_q_cap, 0, 1e12},
         {"plan_interval_ms", o->plan_interval_ms, 0, 1e12},
+        {"plan_phi", o->plan_phi, 0, 1e6},
+        {"plan_tokens", o->plan_tokens, 0, 1e15},
+        {"plan_residency_s", o->plan_residency_s, 0, 1e9},
+        {"plan_theta", o->plan_theta, 0, 1e6},
+        {"plan_move_budget", o->plan_move_budget, 0, 1},
+        {"plan_loyalty", o->plan_loyalty, 0, 1e6},
+        {"plan_life_s", o->plan_life_s, 0, 1e9},
+        {"plan_handover_s", o->plan_handover_s, 0, 1e9},
         {"warmup_ms", o->warmup_ms, 0, 1e12},
         {"duration_ms", o->duration_ms, 0, 1e12},
         {"warmup_requests", o->warmup_requests, 0, 1e15},
@@ -118,6 +126,7 @@ static void make_router(struct kvr_sim *sim)
         .rows = o->rows,
         .row_blocks = o->row_blocks,
         .wide_after = o->index_wide_after,
+        .key_tokens = o->plan_tokens > 0,
         .queue =
             {
                 .max = o->queue_max,
@@ -201,6 +210,7 @@ void kvr_sim_destroy(struct kvr_sim *sim)
     kvr_event_queue_deinit(&sim->queue);
     kvr_workload_destroy(sim->workload);
     kvr_sim_records_deinit(sim);
+    kvr_free(sim->plans);
     kvr_free(sim->requests);
     kvr_free(sim);
 }

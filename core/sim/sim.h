@@ -91,6 +91,18 @@ struct kvr_sim_options {
     uint32_t plan_at_start;  /* 1: from the true rates of KEYS, before the first request */
     double plan_q_cap;       /* most requests a second of one copy; 0: no limit */
     double plan_interval_ms; /* 0: never; each time anew, by what the router has counted */
+    /* Beyond the paper: plan.h and planning.h have what they mean; zeros are off */
+    uint32_t plan_true;      /* 1: by the true rates of KEYS every time, and true sizes */
+    double plan_phi;         /* most load of one copy over the mean of replicas */
+    double plan_tokens;      /* of prefixes for each replica, on average */
+    double plan_residency_s; /* of an idle prefix in a cache */
+    uint32_t plan_keep;      /* 1: a plan goes on from the last */
+    double plan_theta;       /* moves beyond 1 + theta times the mean ... */
+    double plan_move_budget; /* ... of so much of all rate */
+    double plan_loyalty;     /* an admitted key counts so many times at admission */
+    double plan_life_s;      /* install only what pays within this time */
+    uint32_t plan_handover;  /* moved keys are warmed by one request in so many */
+    double plan_handover_s;  /* at most so long; 60 */
 
     /* The engines */
     uint32_t max_waiting; /* requests queued in one; 0: the engine's default */
@@ -204,6 +216,21 @@ struct kvr_sim_replica {
     double in_flight;                  /* now, as the router counts */
 };
 
+/* A plan that was made, installed or not. */
+struct kvr_sim_plan {
+    double at_s;
+    double imbalance; /* expected; largest over mean load */
+    double fresh;     /* of a plan from scratch, from the same rates */
+    double stale;     /* of the plan in force before, under these rates */
+    double admitted, copies, split;
+    double keys_both; /* admitted by this and the one before; of these ... */
+    double keys_moved;
+    double rate_moved; /* requests a second at destinations that are new for their keys */
+    double keys_new, keys_gone;
+    double staleness, warmup; /* tokens, by plan_change.h */
+    uint32_t verdict;         /* 0 installed, 1 the same, 2 not worth it */
+};
+
 struct kvr_sim_param {
     const char *key;
     const char *value;
@@ -247,6 +274,9 @@ KVR_EXPORT double kvr_sim_progress(const struct kvr_sim *sim);
 KVR_EXPORT void kvr_sim_result(struct kvr_sim *sim, struct kvr_sim_result *result);
 KVR_EXPORT int kvr_sim_replica(const struct kvr_sim *sim, uint32_t replica,
                                struct kvr_sim_replica *result);
+/* The plan-th that was made, from 0; KVR_E_NOT_FOUND past the last. */
+KVR_EXPORT int kvr_sim_plan_at(const struct kvr_sim *sim, uint32_t plan,
+                               struct kvr_sim_plan *result) KVR_MUST_USE;
 /* Requests in the window decided for that reason; ids from 0, NULL past the last. */
 KVR_EXPORT const char *kvr_sim_reason_name(const struct kvr_sim *sim, uint32_t reason);
 KVR_EXPORT double kvr_sim_reason_count(const struct kvr_sim *sim, uint32_t reason);

@@ -107,6 +107,8 @@ struct kvr_sim {
     struct kvr_samples ttft, itl, itl_max, e2el;
     struct kvr_sim_record **pages; /* owned, and each page */
     uint64_t pages_len, pages_capacity;
+    struct kvr_sim_plan *plans; /* owned: what was made */
+    uint32_t plans_len, plans_capacity;
     uint64_t records_first, records_len; /* numbers: [first, first + len) are kept */
     uint16_t reason_cold;
     bool deflecting[KVR_REASONS_MAX]; /* by reason: its name ends in _deflected */

@@ -89,6 +89,9 @@ static int check(const struct kvr_workload_options *o, struct kvr_error *error)
         {"unique_spread", o->unique_spread, 0, 1},
         {"weight_shift", o->weight_shift, -0.999, 1e9},
         {"weight_power", o->weight_power, 0, 100},
+        {"drift_sigma", o->drift_sigma, 0, 10},
+        {"drift_requests", o->drift_requests, o->drift_sigma > 0 ? 1 : 0, 1e15},
+        {"length_sigma", o->length_sigma, 0, 3},
         {"output_tokens", o->output_tokens, keys, 1e7},
         {"output_cv", o->output_cv, 0, 10},
     };
@@ -186,6 +189,8 @@ static void weigh(struct kvr_workload *workload)
     else if (o->kind == KVR_WORKLOAD_KEYS)
         weigh_keys(workload);
     o->weights = NULL;
+    if (o->kind == KVR_WORKLOAD_KEYS && o->drift_sigma > 0)
+        kvr_keys_start_drift(workload);
 }
 
 struct kvr_workload *kvr_workload_create(const struct kvr_workload_options *options,
@@ -219,6 +224,7 @@ void kvr_workload_destroy(struct kvr_workload *workload)
     kvr_free(workload->pieces);
     kvr_free(workload->times_ms);
     kvr_free(workload->order);
+    kvr_free(workload->drift);
     kvr_free(workload);
 }
 

@@ -134,6 +134,10 @@ struct kvr_workload_options {
     double weight_power;    /* 0.85 */
     const double *weights;  /* weights_len of them instead, by key; borrowed until create */
     uint32_t weights_len;   /* 0: by the law above; else the number of keys */
+    double drift_sigma;     /* 0: they stay; else each is multiplied by exp(sigma x normal) ... */
+    double drift_requests;  /* ... every so many requests: a random walk of all keys' rates */
+    double length_sigma;    /* 0; a key's context and variants are exp(sigma x normal) times as long,
+                               of the key: some have large prefixes and some small ones */
     uint32_t output_tokens; /* 48: mean, or each */
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */
@@ -189,8 +193,13 @@ KVR_EXPORT uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, u
 
 /* OPEN: the next arrival, in order of time; false: there are no more. */
 KVR_EXPORT bool kvr_workload_next(struct kvr_workload *workload, struct kvr_arrival *arrival);
-/* KEYS: the part of all requests that is about the key-th, from 0, whose session is key + 1. */
+/* KEYS: the part of all requests that is about the key-th, from 0, whose session is key + 1; as the
+ * weights are when the request last asked for is sent. */
 double kvr_workload_key_share(const struct kvr_workload *workload, uint32_t key);
+/* KEYS: tokens of all prefixes of that key, and those that one request begins with; without the
+ * template, which all keys share. */
+void kvr_workload_key_tokens(const struct kvr_workload *workload, uint32_t key, double *all,
+                             double *one);
 /* Begins the arrivals anew. */
 KVR_EXPORT void kvr_workload_rewind(struct kvr_workload *workload);
 

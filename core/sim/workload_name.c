@@ -48,6 +48,10 @@ static void name_requests(struct kvr_workload *workload, struct kvr_buffer *out)
                 kvr_slice_make((const char *)workload->popularity.upto, o->keys * sizeof(double)),
                 0),
             o->bytes_per_token);
+        if (o->drift_sigma > 0)
+            kvr_buffer_printf(out, "drift=" N "/" N ",", o->drift_sigma, o->drift_requests);
+        if (o->length_sigma > 0)
+            kvr_buffer_printf(out, "length=" N ",", o->length_sigma);
         break;
     default:
         kvr_buffer_printf(out, "list(n=%llu,hash=%016llx,",

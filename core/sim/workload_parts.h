@@ -33,6 +33,9 @@ enum kvr_purpose {
     KVR_TEXT_CONTEXT,
     KVR_TEXT_VARIANT,
     KVR_TEXT_UNIQUE,
+    /* keys */
+    KVR_FOR_DRIFT,
+    KVR_FOR_KEY_LENGTH,
 };
 
 #define KVR_WORKLOAD_PIECES_MAX 4096 /* of one request that is not of a list */
@@ -61,9 +64,17 @@ struct kvr_request_list {
     bool sorted;
 };
 
+/* A key's weight is share * exp(drift_sigma * walk). */
+struct kvr_drift {
+    double share; /* at the start */
+    double walk;  /* sum of so many normal numbers as it has taken steps */
+};
+
 struct kvr_workload {
     struct kvr_workload_options options; /* derived fields filled in; borrowed arrays NULL */
-    struct kvr_popularity popularity;    /* of sessions or keys */
+    struct kvr_popularity popularity;    /* of sessions or keys; drifting, as they are now */
+    struct kvr_drift *drift;             /* by key; NULL: weights stay */
+    uint64_t drift_steps;                /* that all have taken */
     struct kvr_arrivals arrivals;
     struct kvr_request_list list;
     struct kvr_piece *pieces; /* of the request last asked for */
@@ -96,6 +107,7 @@ static inline uint64_t kvr_text_id(const struct kvr_workload *workload, enum kvr
 
 bool kvr_sessions_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
                        struct kvr_workload_request *request);
+void kvr_keys_start_drift(struct kvr_workload *workload);
 bool kvr_keys_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
                    struct kvr_workload_request *request);
 

@@ -26,6 +26,17 @@ local M = {}
 ---@field plan_at_start boolean? from the true rates of workload.keys
 ---@field plan_q_cap number? most requests a second of one copy
 ---@field plan_interval_ms number? plan anew each time, by what the router has counted
+---@field plan_true boolean? or by the true rates and sizes of workload.keys
+---@field plan_phi number? most load of one copy over the mean of replicas
+---@field plan_tokens number? of prefixes for each replica, on average: admission by size
+---@field plan_residency_s number? of an idle prefix in a cache; hotter keys are worth less
+---@field plan_keep boolean? a plan goes on from the last
+---@field plan_theta number? moves beyond 1 + theta times the mean ...
+---@field plan_move_budget number? ... of so much of all rate
+---@field plan_loyalty number? an admitted key counts so many times its rate at admission
+---@field plan_life_s number? install only what pays within this time
+---@field plan_handover number? moved keys are warmed by one request in so many
+---@field plan_handover_s number? at most so long; 60
 local types = {
   index_ttl_ms = "number?", index_nodes = "count?", index_nodes_per_replica = "count?",
   index_memory_mb = "number?", index_block_bytes = "count?", index_wide_after = "count?",
@@ -33,7 +44,11 @@ local types = {
   requests_max = "count?", queue_max = "count?", queue_shortest = "number|boolean?",
   queue_deadline_ms = "number?", health_interval_ms = "number?", health_ramp_ms = "number?",
   canary_share = "number?", plan_slots = "count?", plan_at_start = "number|boolean?",
-  plan_q_cap = "number?", plan_interval_ms = "number?",
+  plan_q_cap = "number?", plan_interval_ms = "number?", plan_true = "number|boolean?",
+  plan_phi = "number?", plan_tokens = "number?", plan_residency_s = "number?",
+  plan_keep = "number|boolean?", plan_theta = "number?", plan_move_budget = "number?",
+  plan_loyalty = "number?", plan_life_s = "number?", plan_handover = "count?",
+  plan_handover_s = "number?",
 }
 
 ---@param settings kvr.RouterSettings

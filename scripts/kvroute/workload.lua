@@ -63,6 +63,9 @@ local sessions = {
 ---@field weight_shift number? 20, weight of the r-th key is (r + shift)^-power
 ---@field weight_power number? 0.85
 ---@field weights number[]? instead of that law, by key
+---@field drift_sigma number? 0, weights walk at random: times exp(sigma x normal) ...
+---@field drift_requests number? ... every so many requests
+---@field length_sigma number? 0, a key's own texts are exp(sigma x normal) times as long
 ---@field output_tokens number? 48
 ---@field output_cv number? 0 fixed, else lognormal
 ---@field output_max number?
@@ -71,7 +74,8 @@ local keys = {
   variant_tokens = "number?", variants = "count?", whales = "count?", whale_share = "number?",
   unique_tokens = "number?", unique_spread = "number?", weight_shift = "number?",
   weight_power = "number?", weights = "table?", output_tokens = "count?", output_cv = "number?",
-  output_max = "count?",
+  output_max = "count?", drift_sigma = "number?", drift_requests = "number?",
+  length_sigma = "number?",
 }
 
 ---@class kvr.TraceWorkload : kvr.Arrivals
