@@ -28,7 +28,7 @@ local shipped = {}
 for _, name in ipairs {
   "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
   "prefix_hash", "prefix_affinity", "cacheroute", "preble_cap",
-  "dualmap",
+  "dualmap", "min_ttft",
   "off", "load_min", "load_mean", "tokens", "hit_rate",
 } do
   shipped[name] = true

@@ -74,7 +74,7 @@ describe("README.md", function()
       round_robin = fleet.policy, least_outstanding = fleet.policy, p2c = fleet.policy,
       session_affinity = fleet.policy, bounded_session_affinity = fleet.policy,
       prefix_hash = fleet.policy, prefix_affinity = fleet.policy, preble_cap = fleet.policy,
-      dualmap = fleet.policy,
+      dualmap = fleet.policy, min_ttft = fleet.policy,
       off = fleet.spill, load_min = fleet.spill, load_mean = fleet.spill, tokens = fleet.spill,
       hit_rate = fleet.spill,
     } do
