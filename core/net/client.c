@@ -89,14 +89,18 @@ static int64_t take_head(struct kvr_client *client, const char *data, size_t len
 {
     struct kvr_listener *listener = client->listener;
     struct kvr_error error = {0};
-    int64_t size = kvr_http_find_head(data, len, &client->scanned, &error);
+    int64_t size = (int64_t)kvr_http_plain_request(data, len, &listener->head);
+    bool plain = size > 0;
+    if (!plain)
+        size = kvr_http_find_head(data, len, &client->scanned, &error);
     size_t seen = size > 0 ? (size_t)size : len;
     if (size >= 0 && seen > listener->options.header_bytes_max) {
         kvr_client_refuse(client, NULL, KVR_REFUSE_HEADER_BYTES, NULL);
         return KVR_E_LIMIT;
     }
-    int rc =
-        size > 0 ? kvr_http_parse_request(data, (size_t)size, &listener->head, &error) : (int)size;
+    int rc = size > 0 ? 0 : (int)size;
+    if (size > 0 && !plain)
+        rc = kvr_http_parse_request(data, (size_t)size, &listener->head, &error);
     if (rc == 0 && size > 0 && listener->head.count > listener->options.header_count_max)
         rc = KVR_E_LIMIT;
     if (rc == KVR_E_LIMIT) {

@@ -291,7 +291,10 @@ static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uin
     }
     for (;;) {
         size_t scanned = 0;
-        int64_t size = kvr_http_find_head(data, len, &scanned, NULL);
+        int64_t size = (int64_t)kvr_http_plain_response(data, len, head);
+        bool plain = size > 0;
+        if (!plain)
+            size = kvr_http_find_head(data, len, &scanned, NULL);
         if (size < 0 || (size == 0 && len > ANSWER_HEAD_MAX)) {
             refuse_answer(exchange);
             return;
@@ -303,7 +306,8 @@ static void take_head(struct kvr_exchange *exchange, char *data, size_t len, uin
                 kvr_buffer_consume(held, (size_t)(data - held->data));
             return;
         }
-        if (kvr_http_parse_response(data, (size_t)size, head, NULL) != 0 || head->status == 101) {
+        if ((!plain && kvr_http_parse_response(data, (size_t)size, head, NULL) != 0) ||
+            head->status == 101) {
             refuse_answer(exchange);
             return;
         }

@@ -1,7 +1,7 @@
-#include "http.h"
-
 #include <llhttp.h>
 #include <string.h>
+
+#include "http_parts.h"
 
 struct parse {
     llhttp_t llhttp;
@@ -114,7 +114,8 @@ static int read_length(struct kvr_http_head *head, struct kvr_slice value, struc
     return 0;
 }
 
-static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, struct kvr_error *error)
+int kvr_http_read_framing(struct kvr_http_head *head, struct kvr_slice *host,
+                          struct kvr_error *error)
 {
     uint32_t hosts = 0;
     bool closes = false;
@@ -122,6 +123,7 @@ static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, stru
         struct kvr_slice name = head->headers[i].name;
         struct kvr_slice value = head->headers[i].value = kvr_slice_trim(head->headers[i].value);
         int rc = 0;
+        head->name_lengths |= kvr_http_length_bit(name.len);
         /* The length sorts out nearly all names before a comparison. */
         if (name.len == 14 && kvr_slice_is_nocase(name, "content-length")) {
             rc = read_length(head, value, error);
@@ -158,18 +160,24 @@ static int read_framing(struct kvr_http_head *head, struct kvr_slice *host, stru
     return 0;
 }
 
-static int run_llhttp(struct parse *parse, llhttp_type_t type, const char *data, size_t size,
-                      struct kvr_error *error)
+void kvr_http_clear(struct kvr_http_head *head, size_t size)
 {
-    struct kvr_http_head *head = parse->head;
     head->target = head->path = head->host = head->method = head->phrase = head->connection =
         kvr_slice_make(NULL, 0);
     head->status = 0;
     head->has_length = head->chunked = head->expect_continue = head->expect_other = head->upgrade =
         false;
     head->content_length = 0;
+    head->name_lengths = 0;
     head->count = 0;
     head->size = size;
+}
+
+static int run_llhttp(struct parse *parse, llhttp_type_t type, const char *data, size_t size,
+                      struct kvr_error *error)
+{
+    struct kvr_http_head *head = parse->head;
+    kvr_http_clear(head, size);
     llhttp_init(&parse->llhttp, type, &settings);
     llhttp_errno_t rc = llhttp_execute(&parse->llhttp, data, size);
     if (parse->too_many)
@@ -228,8 +236,7 @@ static bool is_authority(struct kvr_slice host)
     return true;
 }
 
-/* Splits the target into path and, for the absolute form, host. */
-static int read_target(struct kvr_http_head *head, struct kvr_slice host, struct kvr_error *error)
+int kvr_http_read_target(struct kvr_http_head *head, struct kvr_slice host, struct kvr_error *error)
 {
     struct kvr_slice path = head->target;
     bool absolute = path.len > 7 && strncasecmp(path.data, "http://", 7) == 0;
@@ -266,8 +273,8 @@ int kvr_http_parse_request(const char *data, size_t size, struct kvr_http_head *
     struct kvr_slice host = {NULL, 0};
     rc = read_request_line(head, data, size, error);
     if (rc == 0)
-        rc = read_framing(head, &host, error);
-    return rc ? rc : read_target(head, host, error);
+        rc = kvr_http_read_framing(head, &host, error);
+    return rc ? rc : kvr_http_read_target(head, host, error);
 }
 
 int kvr_http_parse_response(const char *data, size_t size, struct kvr_http_head *head,
@@ -281,14 +288,16 @@ int kvr_http_parse_response(const char *data, size_t size, struct kvr_http_head 
     if (head->status < 100 || head->status > 999)
         return kvr_error_set(error, KVR_E_INVALID, "status code out of range");
     struct kvr_slice host;
-    return read_framing(head, &host, error);
+    return kvr_http_read_framing(head, &host, error);
 }
 
-struct kvr_slice kvr_http_header(const struct kvr_http_head *head, const char *name)
+struct kvr_slice kvr_http_find_header(const struct kvr_http_head *head, struct kvr_slice name)
 {
-    for (uint32_t i = 0; i < head->count; i++)
-        if (kvr_slice_is_nocase(head->headers[i].name, name))
-            return head->headers[i].value;
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct kvr_header *header = &head->headers[i];
+        if (header->name.len == name.len && kvr_same_nocase(header->name.data, name.data, name.len))
+            return header->value;
+    }
     return kvr_slice_make(NULL, 0);
 }
 

@@ -1,5 +1,5 @@
 /* The part of http.h that finds where a head ends, and refuses bytes that no head may hold. */
-#include "http.h"
+#include "http_parts.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -13,8 +13,7 @@ static const uint8_t head_bytes[256] = {
     [25] = 2, [26] = 2, [27] = 2, [28] = 2, [29] = 2, [30] = 2, [31] = 2, [127] = 2,
 };
 
-/* First byte at or after `i` that is not plain, or the last few bytes before `len`. */
-static size_t skip_plain(const char *data, size_t len, size_t i)
+size_t kvr_http_skip_plain(const char *data, size_t len, size_t i)
 {
 #ifdef __SSE2__
     /* Signed: 0x80..0xff are below every bound, so they are put aside first. */
@@ -37,7 +36,7 @@ static size_t skip_plain(const char *data, size_t len, size_t i)
 int64_t kvr_http_find_head(const char *data, size_t len, size_t *scanned, struct kvr_error *error)
 {
     size_t i = *scanned;
-    for (; (i = skip_plain(data, len, i)) < len; i++) {
+    for (; (i = kvr_http_skip_plain(data, len, i)) < len; i++) {
         unsigned char c = (unsigned char)data[i];
         if (head_bytes[c] == 2)
             return kvr_error_set(error, KVR_E_INVALID, "control character 0x%02x in the head", c);

@@ -311,10 +311,18 @@ static struct kvr_buffer understand(const char *data, size_t len, struct fuzz_cu
 /* The same from memory of exactly the right size: nothing may be read past it. */
 static void read_exactly(const char *data, size_t len)
 {
-    static struct kvr_http_head head;
+    static struct kvr_http_head head, plain;
     size_t scanned = 0;
     int64_t size = kvr_http_find_head(data, len, &scanned, NULL);
     FUZZ_CHECK(size <= (int64_t)len && scanned <= len);
+    size_t request = kvr_http_plain_request(data, len, &plain);
+    FUZZ_CHECK(request == 0 || ((int64_t)request == size &&
+                                kvr_http_parse_request(data, request, &head, NULL) == 0 &&
+                                head.count == plain.count));
+    size_t response = kvr_http_plain_response(data, len, &plain);
+    FUZZ_CHECK(response == 0 || ((int64_t)response == size &&
+                                 kvr_http_parse_response(data, response, &head, NULL) == 0 &&
+                                 head.count == plain.count));
     if (size <= 0)
         return;
     struct fuzz_input exact = {(const uint8_t *)data, (size_t)size};
