@@ -686,7 +686,8 @@ static void test_damaged_bodies(void **state)
         "\"user_id\":\"{\\\"session_id\\\":\\\"q\\\"}\"},\"n\":2,\"max_tokens\":1e2,\"lora\":[1],"
         "\"chat_template_kwargs\":{\"a\":1},\"conversation\":{\"id\":\"c\"},\"text\":[\"a\",[1]]}";
     static const char alphabet[] = "{}[]\",:\\u0123e.- ntf\x01\xff";
-    struct kvr_api_options options = {kvr_slice_of("metadata.user_id"), kvr_slice_of("n"), 0};
+    struct kvr_api_options options = {.session_field = kvr_slice_of("metadata.user_id"),
+                                      .tenant_field = kvr_slice_of("n")};
     struct kvr_rng rng;
     int good = 0;
     kvr_rng_init(&rng, 12);
