@@ -26,5 +26,6 @@ extern const struct kvr_command kvr_command_compare;
 extern const struct kvr_command kvr_command_floor;
 extern const struct kvr_command kvr_command_rescore;
 extern const struct kvr_command kvr_command_plan;
+extern const struct kvr_command kvr_command_gate;
 
 #endif

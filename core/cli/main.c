@@ -10,6 +10,7 @@ static const struct kvr_command *const commands[] = {
     &kvr_command_serve,     &kvr_command_replica, &kvr_command_fleet,  &kvr_command_load,
     &kvr_command_calibrate, &kvr_command_ctl,     &kvr_command_run,    &kvr_command_compare,
     &kvr_command_rescore,   &kvr_command_floor,   &kvr_command_import, &kvr_command_plan,
+    &kvr_command_gate,
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -84,6 +84,11 @@ static int run_plan(int argc, char **argv)
     return run("plan", argc, argv);
 }
 
+static int run_gate(int argc, char **argv)
+{
+    return run("gate", argc, argv);
+}
+
 const struct kvr_command kvr_command_compare = {"compare", "recorded cells, policy against policy",
                                                 run_compare};
 const struct kvr_command kvr_command_floor = {
@@ -94,3 +99,5 @@ const struct kvr_command kvr_command_import = {"import", "recorded traces, as ro
                                                run_import};
 const struct kvr_command kvr_command_plan = {"plan", "which destinations keys of known rates go to",
                                              run_plan};
+const struct kvr_command kvr_command_gate = {
+    "gate", "recorded traffic through two policies: enable one or keep the other", run_gate};

@@ -18,28 +18,43 @@ void kvr_block_ids_init(struct kvr_block_ids *ids, uint32_t keys_max)
 void kvr_block_ids_deinit(struct kvr_block_ids *ids)
 {
     kvr_free(ids->table);
-    ids->table = NULL;
+    kvr_free(ids->older);
+    ids->table = ids->older = NULL;
 }
 
-static void forget_all(struct kvr_block_ids *ids)
+/* What has not been seen since the last time goes. */
+static void begin_epoch(struct kvr_block_ids *ids)
 {
-    memset(ids->table, 0, (size_t)ids->keys_max * 2 * sizeof *ids->table);
+    size_t places = (size_t)ids->keys_max * 2;
+    struct kvr_block_id *oldest = ids->older;
+    ids->older = ids->table;
+    ids->table = oldest ? oldest : kvr_alloc_zero(places, sizeof *ids->table);
+    if (oldest)
+        memset(oldest, 0, places * sizeof *oldest);
     ids->count = 0;
     ids->epochs++;
+}
+
+/* Where it is, or where it would be put. */
+static struct kvr_block_id *place_of(struct kvr_block_id *table, uint32_t mask, uint64_t named)
+{
+    uint32_t at = (uint32_t)kvr_mix64(named) & mask;
+    while (table[at].key && table[at].key != named)
+        at = (at + 1) & mask;
+    return &table[at];
 }
 
 static uint64_t id_of(struct kvr_block_ids *ids, uint64_t key)
 {
     uint32_t mask = ids->keys_max * 2 - 1;
     uint64_t named = key ? key : 1; /* 0 marks a free place */
-    uint32_t at = (uint32_t)kvr_mix64(named) & mask;
-    while (ids->table[at].key && ids->table[at].key != named)
-        at = (at + 1) & mask;
-    if (ids->table[at].key == 0) {
-        ids->table[at] = (struct kvr_block_id){named, ids->next++};
+    struct kvr_block_id *place = place_of(ids->table, mask, named);
+    if (place->key == 0) {
+        const struct kvr_block_id *known = ids->older ? place_of(ids->older, mask, named) : place;
+        *place = (struct kvr_block_id){named, known->key ? known->id : ids->next++};
         ids->count++;
     }
-    return ids->table[at].id;
+    return place->id;
 }
 
 uint32_t kvr_block_ids_runs(struct kvr_block_ids *ids, const uint64_t *chain, uint32_t len,
@@ -50,10 +65,10 @@ uint32_t kvr_block_ids_runs(struct kvr_block_ids *ids, const uint64_t *chain, ui
         ids->table = kvr_alloc_zero((size_t)ids->keys_max * 2, sizeof *ids->table);
     /* Before the chain, not inside it: its own blocks stay one run. */
     if (ids->count && len > ids->keys_max - ids->count)
-        forget_all(ids);
+        begin_epoch(ids);
     for (uint32_t i = 0; i < len; i++) {
         if (ids->count == ids->keys_max) /* one chain longer than the table */
-            forget_all(ids);
+            begin_epoch(ids);
         uint64_t id = id_of(ids, chain[i]);
         if (count && runs[count - 1].first + runs[count - 1].count == id)
             runs[count - 1].count++;

@@ -4,9 +4,9 @@
  *   first prompt   [a b c d]      -> 1 2 3 4   written [[1,4]]
  *   second prompt  [a b x y z]    -> 1 2 5 6 7 written [[1,2],[5,3]]
  *
- * Equal numbers mean equal whole prefixes. Bounded: when `keys_max` keys are numbered, all are
- * forgotten at once and numbering goes on, so a number never means two things; what is seen again
- * after that has a new number (counted in `epochs`). */
+ * Equal numbers mean equal whole prefixes. Bounded: when `keys_max` keys have been seen, a new
+ * epoch begins, and keys that were not seen in the last one are forgotten. Numbering goes on, so a
+ * number never means two things; what is seen again after it was forgotten has a new one. */
 #ifndef KVR_BLOCK_IDS_H
 #define KVR_BLOCK_IDS_H
 
@@ -20,11 +20,12 @@ struct kvr_block_id {
 };
 
 struct kvr_block_ids {
-    struct kvr_block_id *table; /* NULL until the first key */
-    uint32_t keys_max;          /* a power of two; the table has twice as many places */
-    uint32_t count;
-    uint64_t next;   /* number of the next new key; the first is 1 */
-    uint64_t epochs; /* times all were forgotten */
+    struct kvr_block_id *table; /* of this epoch; NULL until the first key */
+    struct kvr_block_id *older; /* of the last one; NULL: there was none */
+    uint32_t keys_max;          /* a power of two; a table has twice as many places */
+    uint32_t count;             /* in `table` */
+    uint64_t next;              /* number of the next new key; the first is 1 */
+    uint64_t epochs;            /* ended */
 };
 
 struct kvr_block_run {

@@ -64,6 +64,7 @@ static int check(const struct kvr_sim_options *o, struct kvr_error *error)
         {"moves", o->moves, 0, KVR_MOVES_MAX},
         {"canary_share", o->canary_share, 0, 1},
         {"plan_q_cap", o->plan_q_cap, 0, 1e12},
+        {"plan_requests", o->plan_requests, 0, 1e9},
         {"plan_interval_ms", o->plan_interval_ms, 0, 1e12},
         {"plan_phi", o->plan_phi, 0, 1e6},
         {"plan_tokens", o->plan_tokens, 0, 1e15},

@@ -89,6 +89,7 @@ struct kvr_sim_options {
     /* The plan of routing keys, for policies that need one */
     uint32_t plan_slots;     /* copies of keys for each replica, on average; 0: no plan */
     uint32_t plan_at_start;  /* 1: from the true rates of KEYS, before the first request */
+    double plan_requests;    /* 0; of LIST: at the start, from the rates of so many first ones */
     double plan_q_cap;       /* most requests a second of one copy; 0: no limit */
     double plan_interval_ms; /* 0: never; each time anew, by what the router has counted */
     /* Beyond the paper: plan.h and planning.h have what they mean; zeros are off */
@@ -259,6 +260,8 @@ KVR_EXPORT int kvr_sim_load(struct kvr_sim *sim, const char *role, const char *n
                             uint32_t params_len, struct kvr_error *error) KVR_MUST_USE;
 /* Of what is in force in that role: text and params; 0 when nothing is. */
 KVR_EXPORT uint64_t kvr_sim_script_hash(const struct kvr_sim *sim, const char *role);
+/* What it asks for, as bits of enum kvr_script_needs; 0 also when nothing is in force. */
+KVR_EXPORT uint32_t kvr_sim_script_needs(const struct kvr_sim *sim, const char *role);
 /* The spill rule that the policy in force names as its default; "" when none. */
 KVR_EXPORT const char *kvr_sim_default_spill(const struct kvr_sim *sim);
 /* For kvr_workload_add, and to ask what it makes. The simulation's own. */

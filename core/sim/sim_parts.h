@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "event_queue.h"
+#include "planning.h"
 #include "reason.h"
 #include "router.h"
 #include "sim.h"
@@ -176,6 +177,11 @@ int kvr_sim_plan_check(const struct kvr_sim_options *options, struct kvr_error *
 void kvr_sim_plan_start(struct kvr_sim *sim);
 /* From what the router has counted; and again after the interval. */
 void kvr_sim_plan_again(struct kvr_sim *sim);
+
+/* ---- sim_plan_list.c ---- */
+
+/* In place of the planning's own: the rates of plan_requests first requests of a list. */
+void kvr_sim_plan_list_rates(const struct kvr_sim *sim, struct kvr_planning *planning);
 
 /* ---- sim_serve.c: the engine and the way back ---- */
 

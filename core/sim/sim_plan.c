@@ -32,13 +32,18 @@ int kvr_sim_plan_check(const struct kvr_sim_options *o, struct kvr_error *error)
     if (o->plan_at_start && !knows_rates)
         return kvr_error_set(error, KVR_E_INVALID,
                              "sim: plan_at_start is for keys that come at a rate");
+    if (o->plan_requests > 0 &&
+        (o->workload.kind != KVR_WORKLOAD_LIST || o->workload.arrivals == KVR_ARRIVALS_CLOSED))
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "sim: plan_requests is for a list in an open loop");
+    bool starts = o->plan_at_start || o->plan_requests > 0;
     bool bounded = o->plan_slots || o->plan_tokens > 0;
-    bool wanted = o->plan_at_start || o->plan_q_cap > 0 || o->plan_interval_ms > 0;
+    bool wanted = starts || o->plan_q_cap > 0 || o->plan_interval_ms > 0;
     if (wanted && !bounded)
         return kvr_error_set(error, KVR_E_INVALID, "sim: a plan needs plan_slots or plan_tokens");
     if (o->plan_interval_ms > 0 && o->plan_interval_ms < 1)
         return kvr_error_set(error, KVR_E_INVALID, "sim: plan_interval_ms is 0, or 1 or more");
-    if (bounded && !o->plan_at_start && !(o->plan_interval_ms > 0))
+    if (bounded && !starts && !(o->plan_interval_ms > 0))
         return kvr_error_set(error, KVR_E_INVALID,
                              "sim: plan_slots needs plan_at_start or plan_interval_ms");
     return check_beyond(o, knows_rates, error);
@@ -157,12 +162,14 @@ static void give_truth(const struct kvr_sim *sim, struct kvr_planning *planning)
     kvr_free(order);
 }
 
-static void plan_now(struct kvr_sim *sim, bool truly)
+/* By the rates that `give` knows, or NULL: those that the router has counted. */
+static void plan_now(struct kvr_sim *sim,
+                     void (*give)(const struct kvr_sim *sim, struct kvr_planning *planning))
 {
     struct kvr_planning planning;
     kvr_planning_init(&planning, &sim->router, sim->now_ns);
-    if (truly)
-        give_truth(sim, &planning);
+    if (give)
+        give(sim, &planning);
     plan(sim, &planning);
     kvr_planning_deinit(&planning);
 }
@@ -176,13 +183,15 @@ static void plan_later(struct kvr_sim *sim)
 void kvr_sim_plan_start(struct kvr_sim *sim)
 {
     if (sim->options.plan_at_start)
-        plan_now(sim, true);
+        plan_now(sim, give_truth);
+    else if (sim->options.plan_requests > 0)
+        plan_now(sim, kvr_sim_plan_list_rates);
     plan_later(sim);
 }
 
 void kvr_sim_plan_again(struct kvr_sim *sim)
 {
-    plan_now(sim, sim->options.plan_true);
+    plan_now(sim, sim->options.plan_true ? give_truth : NULL);
     plan_later(sim);
 }
 

@@ -60,6 +60,17 @@ static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
     };
 }
 
+/* For its row: the chain is made anew, over the one that the last decision may still need. */
+static void tell_chain(struct kvr_sim *sim, const struct kvr_sim_request *request,
+                       struct kvr_ending *ending)
+{
+    struct kvr_workload_request ask = kvr_sim_asked(sim, request);
+    kvr_router_settle(&sim->router);
+    kvr_sim_prompt_chain(&sim->prompt, &ask);
+    ending->chain = sim->prompt.chain;
+    ending->chain_len = sim->prompt.chain_len;
+}
+
 /* What the router remembers of the request goes into its record, then the router forgets it. */
 void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
                     const struct kvr_ending *ending)
@@ -80,7 +91,10 @@ void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
     record->fallback = known->fallback;
     if (known->ticket.generation)
         sim->nodes[request->replica].on_it--;
-    kvr_router_finish(&sim->router, sim->now_ns, request->ref, ending);
+    struct kvr_ending told = *ending;
+    if (sim->options.rows && sim->options.row_blocks)
+        tell_chain(sim, request, &told);
+    kvr_router_finish(&sim->router, sim->now_ns, request->ref, &told);
     request->routed = false;
     kvr_sim_leave(sim, request, ending->outcome);
     kvr_sim_act(sim); /* somebody may have waited for this */

@@ -64,12 +64,10 @@ static uint64_t text_id(const struct kvr_trace *trace, uint64_t what, uint64_t a
     return kvr_mix64(hash + kvr_mix64(b + 0x9e3779b97f4a7c15u));
 }
 
-/* One more piece, from byte *bytes to where token `end` of the prompt begins. */
+/* One more piece, from byte *bytes to byte `until` of the prompt. */
 static void add_piece(struct kvr_trace *trace, uint32_t *len, uint64_t *bytes, uint64_t id,
-                      uint64_t end)
+                      uint64_t until)
 {
-    double bytes_per_token = kvr_workload_options(trace->workload)->bytes_per_token;
-    uint64_t until = (uint64_t)((double)end * bytes_per_token);
     trace->pieces[*len] = (struct kvr_piece){
         .id = id,
         .bytes = (uint32_t)(until - *bytes),
@@ -80,6 +78,28 @@ static void add_piece(struct kvr_trace *trace, uint32_t *len, uint64_t *bytes, u
     (*len)++;
 }
 
+/* Where so many leading blocks of the row end; the last one may be partial. */
+static uint64_t end_of(const struct kvr_trace *trace, uint64_t blocks)
+{
+    const struct kvr_trace_row *row = &trace->row;
+    double bytes_per_token = kvr_workload_options(trace->workload)->bytes_per_token;
+    if (row->input_bytes) {
+        uint64_t end = blocks * row->block_bytes;
+        return end < row->input_bytes ? end : row->input_bytes;
+    }
+    uint64_t end = blocks * row->block_tokens;
+    return (uint64_t)((double)(end < row->input_tokens ? end : row->input_tokens) *
+                      bytes_per_token);
+}
+
+static uint64_t bytes_of(const struct kvr_trace *trace)
+{
+    const struct kvr_trace_row *row = &trace->row;
+    double bytes_per_token = kvr_workload_options(trace->workload)->bytes_per_token;
+    return row->input_bytes ? row->input_bytes
+                            : (uint64_t)((double)row->input_tokens * bytes_per_token);
+}
+
 static uint32_t make_pieces(struct kvr_trace *trace)
 {
     const struct kvr_trace_row *row = &trace->row;
@@ -88,17 +108,16 @@ static uint32_t make_pieces(struct kvr_trace *trace)
         trace->pieces = kvr_realloc(trace->pieces, trace->pieces_capacity * sizeof *trace->pieces);
     }
     uint32_t len = 0;
-    uint64_t bytes = 0, end = 0;
+    uint64_t bytes = 0, blocks = 0;
+    uint32_t block = row->input_bytes ? row->block_bytes : row->block_tokens;
     for (uint32_t i = 0; i < row->runs_len; i++) {
-        end += row->runs[i].count * row->block_tokens;
-        if (end > row->input_tokens)
-            end = row->input_tokens; /* the last block is partial */
-        add_piece(trace, &len, &bytes,
-                  text_id(trace, TEXT_OF_CHAIN, row->runs[i].first, row->block_tokens), end);
+        blocks += row->runs[i].count;
+        add_piece(trace, &len, &bytes, text_id(trace, TEXT_OF_CHAIN, row->runs[i].first, block),
+                  end_of(trace, blocks));
     }
-    if (end < row->input_tokens)
+    if (bytes < bytes_of(trace))
         add_piece(trace, &len, &bytes, text_id(trace, TEXT_OF_ROW, trace->count, 0),
-                  row->input_tokens);
+                  bytes_of(trace));
     return len;
 }
 

@@ -17,7 +17,8 @@
  * A partial last block that has an id ends with the prompt: whether an engine finds it again is the
  * engine's affair. Tokens behind the last id belong to this request alone. A piece that starts at
  * token a of the prompt and ends at b has floor(b * bytes_per_token) - floor(a * bytes_per_token)
- * bytes, so that equal prefixes are equal bytes.
+ * bytes, so that equal prefixes are equal bytes. A row that states `input_bytes` has its lengths in
+ * bytes: a router's rows know no others of blocks.
  *
  * All pieces are one user message; what a chat template adds comes on top of `input_tokens`. An
  * answer of 0 tokens counts as 1, since engines generate one before they can stop; its length is

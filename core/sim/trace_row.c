@@ -9,6 +9,8 @@
 #include "prompt.h"
 
 #define BLOCK_TOKENS_MAX 65536
+#define BLOCK_BYTES_MAX  65536
+#define BYTES_MAX        1073741824
 #define ID_MAX           9007199254740991.0 /* 2^53 - 1: what JSON readers agree on */
 #define TIME_MS_MAX      1e12               /* 31 years */
 
@@ -107,6 +109,12 @@ static void read_field(struct kvr_trace_row *row, struct kvr_json_reader *json,
     else if (kvr_slice_is(key, "output_tokens"))
         row->output_tokens = (uint32_t)read_whole(json, 0, KVR_TRACE_TOKENS_MAX,
                                                   "output_tokens: 0 to 16777216 are needed");
+    else if (kvr_slice_is(key, "input_bytes"))
+        row->input_bytes =
+            (uint32_t)read_whole(json, 1, BYTES_MAX, "input_bytes: 1 to 1073741824 are needed");
+    else if (kvr_slice_is(key, "block_bytes"))
+        row->block_bytes =
+            (uint32_t)read_whole(json, 1, BLOCK_BYTES_MAX, "block_bytes: 1 to 65536 are needed");
     else if (kvr_slice_is(key, "block_tokens"))
         row->block_tokens =
             (uint32_t)read_whole(json, 1, BLOCK_TOKENS_MAX, "block_tokens: 1 to 65536 are needed");
@@ -127,12 +135,14 @@ static const char *find_fault(const struct kvr_trace_row *row)
         return "think_ms: a row has this or at_ms";
     if (!isnan(row->think_ms) && !row->session)
         return "think_ms: needs a session";
-    if (row->runs_len && !row->block_tokens)
-        return "block_tokens: is missing";
+    bool in_bytes = row->input_bytes > 0;
+    uint64_t block = in_bytes ? row->block_bytes : row->block_tokens;
+    if (row->runs_len && !block)
+        return in_bytes ? "block_bytes: is missing" : "block_tokens: is missing";
     uint64_t blocks = 0;
     for (uint32_t i = 0; i < row->runs_len; i++)
         blocks += row->runs[i].count;
-    if (blocks && (blocks - 1) * row->block_tokens >= row->input_tokens)
+    if (blocks && (blocks - 1) * block >= (in_bytes ? row->input_bytes : row->input_tokens))
         return "blocks: more ids than the prompt has blocks";
     return NULL;
 }

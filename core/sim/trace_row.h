@@ -25,6 +25,8 @@ struct kvr_trace_row {
     double think_ms;  /* after the session's answer before; NaN: not stated */
     uint32_t input_tokens;
     uint32_t output_tokens;
+    uint32_t input_bytes;  /* of the prompt, in place of its tokens; 0: not stated */
+    uint32_t block_bytes;  /* with input_bytes, in place of block_tokens */
     uint32_t block_tokens; /* 0: no blocks */
     uint32_t runs_len;
     uint32_t runs_capacity;

@@ -22,6 +22,8 @@ local M = {}
 ---@field input_tokens integer
 ---@field output_tokens integer
 ---@field block_tokens integer? tokens of a block
+---@field input_bytes integer? of the prompt: lengths are then in bytes, and tokens follow
+---@field block_bytes integer? with it: bytes of a block
 ---@field blocks integer[][]? ids of the prompt's blocks as runs { first, count }
 ---@field cached_tokens integer? what the recorded engine reported
 ---@field measured table? what the recorded engine took, ms
@@ -30,7 +32,7 @@ local M = {}
 
 local NAMES = {
   "mooncake", "agentic", "servegen", "azure", "vllm", "miniswe", "offline", "tracelab", "lengths",
-  "rows",
+  "router", "rows",
 }
 
 -- What all formats have.

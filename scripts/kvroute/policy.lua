@@ -79,6 +79,14 @@ function M.load(sim, role, script, text)
   end
 end
 
+---What it asks for, as bits of enum kvr_script_needs.
+---@param found kvr.Policy
+---@return integer
+function M.needs(found)
+  local sim = try("policy", found.script, found.texts[found.script.hash])
+  return ffi.simulator().kvr_sim_script_needs(sim, "policy")
+end
+
 local function params_text(params)
   local parts = {}
   for _, name in ipairs(schema.names(params)) do

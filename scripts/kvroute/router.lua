@@ -20,10 +20,12 @@ local M = {}
 ---@field queue_deadline_ms number?
 ---@field health_interval_ms number?
 ---@field health_ramp_ms number?
+---@field row_blocks boolean? rows have their block chains, so that they can be replayed
 ---@field canary_share number?
 ---@field plan_slots number? copies of routing keys for each replica, on average; 0 no plan.
 ---  Plans are for simulated fleets only
 ---@field plan_at_start boolean? from the true rates of workload.keys
+---@field plan_requests number? from the rates of so many first requests of workload.trace
 ---@field plan_q_cap number? most requests a second of one copy
 ---@field plan_interval_ms number? plan anew each time, by what the router has counted
 ---@field plan_true boolean? or by the true rates and sizes of workload.keys
@@ -43,12 +45,12 @@ local types = {
   index_replies = "number|boolean?", ring_vnodes = "count?", capacity = "count?", moves = "count?",
   requests_max = "count?", queue_max = "count?", queue_shortest = "number|boolean?",
   queue_deadline_ms = "number?", health_interval_ms = "number?", health_ramp_ms = "number?",
-  canary_share = "number?", plan_slots = "count?", plan_at_start = "number|boolean?",
-  plan_q_cap = "number?", plan_interval_ms = "number?", plan_true = "number|boolean?",
-  plan_phi = "number?", plan_tokens = "number?", plan_residency_s = "number?",
-  plan_keep = "number|boolean?", plan_theta = "number?", plan_move_budget = "number?",
-  plan_loyalty = "number?", plan_life_s = "number?", plan_handover = "count?",
-  plan_handover_s = "number?",
+  row_blocks = "number|boolean?", canary_share = "number?", plan_slots = "count?",
+  plan_at_start = "number|boolean?", plan_requests = "count?", plan_q_cap = "number?",
+  plan_interval_ms = "number?", plan_true = "number|boolean?", plan_phi = "number?",
+  plan_tokens = "number?", plan_residency_s = "number?", plan_keep = "number|boolean?",
+  plan_theta = "number?", plan_move_budget = "number?", plan_loyalty = "number?",
+  plan_life_s = "number?", plan_handover = "count?", plan_handover_s = "number?",
 }
 
 ---@param settings kvr.RouterSettings

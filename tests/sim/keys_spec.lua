@@ -65,6 +65,7 @@ describe("thirty 70B engines under 128 keys", function()
     refuses("plan_slots needs", function(options) options.plan_slots = 5 end)
     refuses("needs plan_slots", function(options) options.plan_at_start = 1 end)
     refuses("needs plan_slots", function(options) options.plan_q_cap = 1 end)
+    refuses("plan_requests is for a list", function(options) options.plan_requests = 1 end)
     refuses("1 or more", function(options)
       options.plan_slots, options.plan_interval_ms = 5, 1e-3
     end)

@@ -785,6 +785,43 @@ describe("the command", function()
   end)
 end)
 
+describe("rows of a router", function()
+  local function row(at, sequence, rest)
+    return ('{"started_ms":%s,"sequence":%d,"endpoint":"chat","session":"aa","routing_key":"bb",'
+      .. '"blocks":%s}'):format(at, sequence, rest)
+  end
+
+  it("come in the order of their arrivals, with blocks in bytes", function()
+    local path = lines_of(
+      row("1500.5", 2, '2,"prompt_bytes":150,"estimated_tokens":37.5,"output_tokens":7,'
+        .. '"chain":[[1,1],[3,1]]'),
+      '{"started_ms":1400,"sequence":4,"endpoint":"other","blocks":0}',
+      row("1600", 3, '0,"prompt_bytes":20,"estimated_tokens":5,"max_tokens":9'),
+      row("1000", 1, '2,"prompt_bytes":130,"estimated_tokens":32,"prompt_tokens":40,"turn":1,'
+        .. '"chain":[[1,2]]'))
+    local rows = rows_of("router", path)
+    assert.are.same({
+      { at_ms = 0, session = "aa", tenant = "bb", turn = 1, input_tokens = 40, input_bytes = 130,
+        output_tokens = 0, block_bytes = 64, blocks = { { 1, 2 } } },
+      { at_ms = 500.5, session = "aa", tenant = "bb", input_tokens = 38, input_bytes = 150,
+        output_tokens = 7, block_bytes = 64, blocks = { { 1, 1 }, { 3, 1 } } },
+      { at_ms = 600, session = "aa", tenant = "bb", input_tokens = 5, input_bytes = 20,
+        output_tokens = 9 },
+    }, rows)
+    -- And the row form takes them back.
+    local lines = {}
+    for i, each in ipairs(rows) do lines[i] = json.encode(each) end
+    assert.are.same(rows, rows_of("rows", lines_of(unpack(lines))))
+  end)
+
+  it("need their chains, and one process", function()
+    local one = row("1", 1, '2,"prompt_bytes":150,"estimated_tokens":1')
+    fails("chain: is missing", "router", lines_of(one))
+    local empty = row("1", 1, '0,"prompt_bytes":15,"estimated_tokens":1')
+    fails("two rows have the sequence 1", "router", lines_of(empty, empty))
+  end)
+end)
+
 describe("dice", function()
   it("have the moments of what they draw", function()
     local random, n = dice.new(9), 200000

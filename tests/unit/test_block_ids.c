@@ -19,7 +19,7 @@ static void test_shared_prefixes_are_runs(void **state)
     kvr_block_ids_deinit(&ids);
 }
 
-/* A number never names two keys, also after all were forgotten; within an epoch a key keeps its. */
+/* A number never names two keys, also after others were forgotten. */
 static void test_numbers_are_never_reused(void **state)
 {
     (void)state;
@@ -52,6 +52,24 @@ static void test_numbers_are_never_reused(void **state)
     kvr_block_ids_deinit(&ids);
 }
 
+/* What comes again and again keeps its number, however much else comes once. */
+static void test_what_is_in_use_is_not_forgotten(void **state)
+{
+    (void)state;
+    struct kvr_block_ids ids;
+    struct kvr_block_run runs[2];
+    uint64_t hot = 5, once = 1000;
+    kvr_block_ids_init(&ids, 16);
+    for (int step = 0; step < 1000; step++) {
+        assert_int_equal(kvr_block_ids_runs(&ids, &hot, 1, runs), 1);
+        assert_true(runs[0].first == 1);
+        for (int i = 0; i < 10; i++, once++)
+            assert_int_equal(kvr_block_ids_runs(&ids, &once, 1, runs), 1);
+    }
+    assert_true(ids.epochs > 500);
+    kvr_block_ids_deinit(&ids);
+}
+
 static void test_a_chain_longer_than_the_table(void **state)
 {
     (void)state;
@@ -71,6 +89,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_prefixes_are_runs),
         cmocka_unit_test(test_numbers_are_never_reused),
+        cmocka_unit_test(test_what_is_in_use_is_not_forgotten),
         cmocka_unit_test(test_a_chain_longer_than_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

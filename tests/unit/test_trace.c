@@ -279,6 +279,32 @@ static void pieces_are_as_long_as_their_tokens(void **state)
     end(&f);
 }
 
+/* A router's rows know bytes. */
+static void lengths_may_be_in_bytes(void **state)
+{
+    (void)state;
+    struct fixture f = begin(1.59);
+    const char *text = "{\"at_ms\":0,\"input_tokens\":100,\"output_tokens\":1,\"input_bytes\":1000,"
+                       "\"block_bytes\":64,\"blocks\":[[1,15]]}\n"
+                       "{\"at_ms\":1,\"input_tokens\":60,\"output_tokens\":1,\"input_bytes\":600,"
+                       "\"block_bytes\":64,\"blocks\":[[1,5],[16,4]]}\n";
+    assert_int_equal(feed(&f, text), KVR_OK);
+    struct kvr_workload_request first = request_at(&f, 0);
+    assert_int_equal(first.prompt_bytes, 1000);
+    assert_int_equal(first.pieces_len, 2);
+    assert_int_equal(first.pieces[0].bytes, 15 * 64);
+    struct kvr_workload_request second = request_at(&f, 1);
+    assert_int_equal(second.prompt_bytes, 600);
+    assert_int_equal(second.pieces_len, 3);
+    assert_int_equal(second.pieces[0].bytes, 5 * 64);
+    assert_int_equal(second.pieces[1].bytes, 4 * 64);
+    end(&f);
+    f = begin(1);
+    assert_int_equal(feed(&f, text), KVR_OK);
+    assert_int_equal(shared_blocks(&f, 0, 1, 1), 5 * 64 / 16);
+    end(&f);
+}
+
 static void sessions_go_on_after_their_answers(void **state)
 {
     (void)state;
@@ -391,6 +417,7 @@ int main(void)
         cmocka_unit_test(what_no_id_covers_is_new),
         cmocka_unit_test(pieces_are_as_long_as_their_tokens),
         cmocka_unit_test(random_families_share_what_their_ids_say),
+        cmocka_unit_test(lengths_may_be_in_bytes),
         cmocka_unit_test(sessions_go_on_after_their_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

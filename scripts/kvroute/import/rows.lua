@@ -6,13 +6,16 @@ local M = { summary = "rows that were imported before: checks, cuts and joins th
 local TOKENS_MAX = 2 ^ 24
 local KNOWN = {
   session = true, turn = true, tenant = true, at_ms = true, think_ms = true, input_tokens = true,
-  output_tokens = true, block_tokens = true, blocks = true, cached_tokens = true, measured = true,
-  user = true, assistant = true,
+  output_tokens = true, block_tokens = true, blocks = true, input_bytes = true, block_bytes = true,
+  cached_tokens = true, measured = true, user = true, assistant = true,
 }
 
 local function check_blocks(source, row)
-  if row.blocks == nil and row.block_tokens == nil then return end
-  source:whole(row.block_tokens, "block_tokens", 1, 2 ^ 16)
+  local in_bytes = row.input_bytes ~= nil
+  local unit = in_bytes and "block_bytes" or "block_tokens"
+  if in_bytes then source:whole(row.input_bytes, "input_bytes", 1, 2 ^ 30) end
+  if row.blocks == nil and row[unit] == nil then return end
+  source:whole(row[unit], unit, 1, 2 ^ 16)
   local runs, last = {}, -1
   for _, run in ipairs(source:list_of(row.blocks, "blocks")) do
     source:list_of(run, "blocks")
@@ -22,10 +25,12 @@ local function check_blocks(source, row)
     blocks.add(runs, first, count)
     last = first + count - 1
   end
-  local most = blocks.of_tokens(row.input_tokens, row.block_tokens, true)
+  local length, of = in_bytes and row.input_bytes or row.input_tokens,
+    in_bytes and "bytes" or "tokens"
+  local most = blocks.of_tokens(length, row[unit], true)
   if blocks.count(runs) > most then
-    source:fail("blocks", "%d ids; a prompt of %d tokens has at most %d blocks of %d",
-      blocks.count(runs), row.input_tokens, most, row.block_tokens)
+    source:fail("blocks", "%d ids; a prompt of %d %s has at most %d blocks of %d",
+      blocks.count(runs), length, of, most, row[unit])
   end
 end
 

@@ -1,0 +1,274 @@
+-- The shadow-replay gate of CacheRoute (section 5.3 of the paper): before a policy acts, recorded
+-- traffic is replayed in the simulator through it and through what is in force, at one load below
+-- and one near the knee of the latter. Nothing of the requests' content is needed.
+--
+--   rows  |------ warm-up: caches fill, rates of keys, the plan ------|---- judged ----|
+--
+-- A repetition keeps the requests in their order, and draws their gaps anew, in blocks of
+-- successive ones (moving-block bootstrap), stretched to the load; the seed is the same for both.
+-- The knee is the highest load at which most repetitions of the baseline are within the limits,
+-- found to a tenth.
+local experiment = require("kvroute.experiment")
+local ffi = require("kvroute.ffi")
+local fleet = require("kvroute.fleet")
+local import = require("kvroute.import")
+local json = require("kvroute.json")
+local policy = require("kvroute.policy")
+local runner = require("kvroute.runner")
+local store = require("kvroute.store")
+local verdict = require("kvroute.gate_verdict")
+local workload = require("kvroute.workload")
+
+local M = {}
+
+local STEP = 1.5       -- between loads while the knee is sought
+local CLOSE = 1.1      -- and between the last that passes and the first that fails
+local STEPS_MAX = 16
+local BELOW = 0.6      -- of the knee
+local REQUESTS_MIN = 100 -- judged: a p99 of fewer says nothing
+local NEEDS_PLAN = 2   -- enum kvr_script_needs
+
+---@class kvr.GateOptions
+---@field rows string[] of a router, with rows.blocks; or *.trace.jsonl in the row form
+---@field format string? "router"
+---@field candidate string|kvr.ScriptChoice
+---@field against string|kvr.ScriptChoice
+---@field profile string
+---@field replicas integer?
+---@field router table fields of router.lua; plan_slots for a candidate that needs a plan
+---@field slo_ttft_ms number
+---@field failed number most share of failures
+---@field gain number least share by which p99 must fall
+---@field judged number share of the rows, the last ones
+---@field seeds integer
+---@field first_seed integer
+---@field drain_s number longest wait for an answer
+---@field cells string folder
+---@field binary string
+---@field jobs integer
+---@field say fun(text: string)
+
+---@class kvr.GateTraffic
+---@field path string of the requests in the row form
+---@field hash string of the rows as they were given
+---@field requests integer
+---@field warmup integer of these
+---@field rate number requests a second, as recorded
+---@field span_s number
+---@field bytes_per_token number
+---@field keys {key: string, rate: number}[] of the warm-up, by falling rate
+---@field known number share of the judged requests whose key is one of them
+
+---@class kvr.GateResult
+---@field verdict "enable"|"keep"
+---@field reason string
+---@field traffic kvr.GateTraffic
+---@field knee number requests a second
+---@field loads kvr.GateLoad[]
+---@field limits kvr.GateLimits
+---@field candidate kvr.Policy
+---@field against kvr.Policy
+---@field fleet table
+
+-- ---- the traffic ----
+
+local function hash_of(paths)
+  local parts = {}
+  for i, path in ipairs(paths) do
+    local text = store.read_file(path)
+    if not text then error("cannot read " .. path, 0) end
+    parts[i] = ffi.hash128(text)
+  end
+  return #parts == 1 and parts[1] or ffi.hash128(table.concat(parts, " "))
+end
+
+-- Routing keys of the rows' first part, by falling rate, and how many of the others' they are.
+local function count_keys(rows, warmup, span_s)
+  local counts, names, known, judged = {}, {}, 0, 0
+  for i, row in ipairs(rows) do
+    local key = row.tenant
+    if i <= warmup and key then
+      if not counts[key] then names[#names + 1] = key end
+      counts[key] = (counts[key] or 0) + 1
+    elseif i > warmup then
+      judged, known = judged + 1, known + (counts[key] and 1 or 0)
+    end
+  end
+  table.sort(names, function(a, b)
+    if counts[a] ~= counts[b] then return counts[a] > counts[b] end
+    return a < b
+  end)
+  local keys = {}
+  for i, name in ipairs(names) do keys[i] = { key = name, rate = counts[name] / span_s } end
+  return keys, known / judged
+end
+
+-- The requests in the row form, once for all cells, in a file that is named by what is in it.
+local function write_trace(rows, folder)
+  local lines = {}
+  for i, row in ipairs(rows) do lines[i] = json.encode(row) .. "\n" end
+  local text = table.concat(lines)
+  local path = ("%s/%s.trace.jsonl"):format(folder, ffi.hash128(text))
+  if not store.read_file(path) then store.write_file(path, text) end
+  return path
+end
+
+---@param options kvr.GateOptions
+---@return kvr.GateTraffic
+function M.read(options)
+  local rows, bytes, tokens = {}, 0, 0
+  for row in import.rows(options.format or "router", options.rows) do
+    if row.at_ms == nil then error("rows without arrivals cannot be replayed at a load", 0) end
+    rows[#rows + 1] = row
+    bytes, tokens = bytes + (row.input_bytes or 0), tokens + row.input_tokens
+  end
+  local warmup = math.floor(#rows * (1 - options.judged))
+  if #rows - warmup < REQUESTS_MIN then
+    error(("%d rows, of which %d would be judged; %d are needed"):format(#rows, #rows - warmup,
+      REQUESTS_MIN), 0)
+  end
+  local span_s = (rows[#rows].at_ms - rows[1].at_ms) / 1000
+  if span_s <= 0 then error("all rows arrive at one time", 0) end
+  local warm_s = math.max((rows[warmup].at_ms - rows[1].at_ms) / 1000, span_s / #rows)
+  local keys, known = count_keys(rows, warmup, warm_s)
+  return {
+    path = write_trace(rows, options.cells), hash = hash_of(options.rows), requests = #rows,
+    warmup = warmup, rate = (#rows - 1) / span_s, span_s = span_s, keys = keys, known = known,
+    bytes_per_token = bytes > 0 and bytes / tokens or nil,
+  }
+end
+
+-- ---- the knee ----
+
+local function rounded(rate) return tonumber(("%.3g"):format(rate)) end
+
+---The highest load that passes and the lowest that does not, to a tenth of each other; nil where
+---nothing passes, or nothing fails.
+---@param start number
+---@param passes fun(rate: number): boolean
+---@return number? knee, number? above
+function M.find_knee(start, passes)
+  local low, high, rate = nil, nil, rounded(start)
+  for _ = 1, STEPS_MAX do
+    if passes(rate) then low = rate else high = rate end
+    if low and high and high / low <= CLOSE * 1.02 then break end
+    rate = rounded(low and high and math.sqrt(low * high) or low and rate * STEP or rate / STEP)
+  end
+  return low, high
+end
+
+-- ---- replays ----
+
+local function measure_of(result)
+  -- JSON has no infinity: what is not there never came.
+  local p99 = type(result.ttft_p99_all) == "number" and result.ttft_p99_all or math.huge
+  return { hit = result.hit_rate, imbalance = result.imbalance, p99_ms = p99,
+    failed = (result.requests - result.success) / result.requests,
+    fallbacks = result.fallbacks }
+end
+
+local Gate = {}
+Gate.__index = Gate
+
+function Gate:experiment(policies, rate)
+  local o, traffic = self.options, self.traffic
+  return experiment.new {
+    name = "gate", fleet = self.fleet, router = self.router,
+    axes = { { "rate", rate } },
+    workload = function(at)
+      return workload.trace { files = traffic.path, rate = at.rate, bootstrap = true }
+    end,
+    policies = policies,
+    measure = { warmup_requests = traffic.warmup, requests = traffic.requests - traffic.warmup,
+      drain_s = o.drain_s },
+    slo = { ttft_ms = o.slo_ttft_ms },
+  }
+end
+
+---Measures of each policy by seed.
+---@return table<string, kvr.GateMeasure[]>
+function Gate:replay(choices, rate)
+  local o = self.options
+  local chains = self:experiment(choices, rate):chains(o.first_seed, o.seeds)
+  local ran = runner.run(chains, {
+    store = store.open(o.cells), argv = { o.binary, "run", "--worker" }, jobs = o.jobs,
+  })
+  if ran.interrupted then error("interrupted; what was run is kept", 0) end
+  if ran.failures[1] then error(ran.failures[1].reason, 0) end
+  local out = {}
+  for _, chain in ipairs(chains) do
+    local each = chain[1]
+    out[each.policy] = out[each.policy] or {}
+    table.insert(out[each.policy], measure_of(ran.records[each.key].result))
+  end
+  return out
+end
+
+-- Two scripts under labels of their own, so that a policy can stand against itself.
+local function labelled(choice, label)
+  local out = {}
+  if type(choice) == "string" then choice = { choice } end
+  for name, value in pairs(choice) do out[name] = value end
+  out.label = label
+  return out
+end
+
+function Gate:load(name, rate)
+  self.options.say(("%s: %g requests a second"):format(name, rate))
+  local found = self:replay({ self.baseline, self.candidate }, rate)
+  return { name = name, rate = rate, against = found.against, candidate = found.candidate }
+end
+
+function Gate:knee()
+  return M.find_knee(self.traffic.rate, function(rate)
+    local found = self:replay({ self.baseline }, rate).against
+    local passing = verdict.passing(found, self.limits)
+    self.options.say(("baseline at %g requests a second: %d of %d repetitions within the limits")
+      :format(rate, passing, #found))
+    return passing * 2 > #found
+  end)
+end
+
+local function check_plan(options, choice)
+  if policy.needs(choice) % (2 * NEEDS_PLAN) >= NEEDS_PLAN and not options.router.plan_slots then
+    error(("%s needs a plan: give --slots"):format(choice.script.name), 0)
+  end
+end
+
+local function new(options)
+  local self = setmetatable({ options = options }, Gate)
+  local candidate, against = policy.resolve(options.candidate), policy.resolve(options.against)
+  check_plan(options, candidate)
+  check_plan(options, against)
+  self.scripts = { candidate = candidate, against = against }
+  self.candidate = labelled(options.candidate, "candidate")
+  self.baseline = labelled(options.against, "against")
+  self.traffic = M.read(options)
+  self.fleet = fleet.simulated { profile = options.profile, replicas = options.replicas,
+    profile_set = { bytes_per_token = self.traffic.bytes_per_token } }
+  self.router = {}
+  for name, value in pairs(options.router) do self.router[name] = value end
+  if self.router.plan_slots then self.router.plan_requests = self.traffic.warmup end
+  self.limits = { ttft_ms = options.slo_ttft_ms, failed = options.failed, gain = options.gain,
+    patience_ms = math.max(options.drain_s * 1000, options.slo_ttft_ms) }
+  return self
+end
+
+---@param options kvr.GateOptions
+---@return kvr.GateResult
+function M.run(options)
+  local self = new(options)
+  local knee, above = self:knee()
+  if not knee then
+    error(("the baseline is within the limits at no load down to %.3g requests a second"):format(
+      above), 0)
+  end
+  local loads = { self:load("below", rounded(knee * BELOW)), self:load("near", knee) }
+  if above then loads[3] = self:load("above", above) end
+  local answer, reason = verdict.judge(loads, self.limits)
+  return { verdict = answer, reason = reason, traffic = self.traffic, knee = knee, loads = loads,
+    limits = self.limits, candidate = self.scripts.candidate, against = self.scripts.against,
+    fleet = self.fleet, router = self.router, seeds = options.seeds }
+end
+
+return M

@@ -1,0 +1,101 @@
+-- kvroute gate on traffic recorded by experiments/gate.lua, at a fifth of its size and three seeds.
+local json = require("kvroute.json")
+local lab = require("sim.laboratory")
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+describe("kvroute gate", function()
+  local folder
+  setup(function() folder = lab.new_folder() end)
+  teardown(function() lab.remove_folder(folder) end)
+
+  local recorded = {}
+  local function rows_of(case)
+    if recorded[case] then return recorded[case] end
+    local cells = folder .. "/" .. case
+    local code, _, err = lab.run(folder, "experiments/gate.lua", "--set", "case=" .. case, "--set",
+      "share=0.2", "--rows", "--out", cells)
+    assert.equal(0, code, err)
+    for name in pairs(lab.files(cells)) do
+      if name:find("rows%.jsonl$") then recorded[case] = cells .. "/" .. name end
+    end
+    return recorded[case]
+  end
+
+  local function gate(...)
+    local words = { quote(lab.binary), "gate" }
+    for _, word in ipairs({ ... }) do words[#words + 1] = quote(word) end
+    local out, err = folder .. "/stdout", folder .. "/stderr"
+    local status = os.execute(("%s --seeds 3 --replicas 6 --cells %s/cells >%s 2>%s"):format(
+      table.concat(words, " "), folder, out, err))
+    return math.floor(status / 256), lab.read(out), lab.read(err)
+  end
+
+  local SEVENTY = { "--profile", "h100x2-70b-fp8" }
+
+  it("says enable where prompts share much, and writes the envelope", function()
+    local envelope = folder .. "/gate.json"
+    local code, out, err = gate("--rows", rows_of("70b"), "--candidate", "cacheroute", "--slots",
+      "5", "--out", envelope, unpack(SEVENTY))
+    assert.equal(0, code, out .. err)
+    assert.truthy(out:find("^enable: p99 is lower near the knee: %-"), out)
+    for line in out:gmatch("[^\n]+") do assert.is_true(#line <= 100, line) end
+    local made = json.decode(lab.read(envelope))
+    assert.equal("enable", made.verdict)
+    assert.equal("cacheroute", made.candidate.name)
+    assert.equal(16, #made.candidate.hash)
+    assert.equal("p2c", made.against.name)
+    assert.equal(3500, made.bounds.ttft_p99_ms)
+    assert.equal(26, #made.keys)
+    assert.is_true(made.keys[1][2] > made.keys[26][2])
+    assert.near(0.8 * made.known_share, made.bounds.active_share, 1e-9)
+    assert.equal("near", made.loads[2].name)
+    assert.is_true(made.loads[2].differences.hit.least > 0.15)
+    assert.is_true(made.loads[2].differences.p99.most < -0.3)
+    -- From the same rows the same bytes, whether cells are there already or not.
+    local again = folder .. "/again.json"
+    gate("--rows", rows_of("70b"), "--candidate", "cacheroute", "--slots", "5", "--out", again,
+      unpack(SEVENTY))
+    assert.equal(lab.read(envelope), lab.read(again))
+  end)
+
+  it("says keep where little is shared, though the hit rate rises", function()
+    local code, out, err = gate("--rows", rows_of("32b"), "--candidate", "cacheroute", "--slots",
+      "20", "--profile", "h100x2-32b-bf16")
+    assert.equal(3, code, out .. err)
+    assert.truthy(out:find("^keep: "), out)
+    assert.truthy(out:find("points of hit rate alone are no reason", 1, true), out)
+  end)
+
+  it("says keep of a policy against itself", function()
+    local code, out, err = gate("--rows", rows_of("70b"), "--candidate", "p2c", "--json",
+      unpack(SEVENTY))
+    assert.equal(3, code, err)
+    local made = json.decode(out)
+    assert.equal("keep", made.verdict)
+    assert.truthy(made.reason:find("tie within spread", 1, true), made.reason)
+    for _, load in ipairs(made.loads) do
+      for _, difference in pairs(load.differences) do assert.equal(0, difference.sign) end
+    end
+  end)
+
+  it("says what it misses", function()
+    local function fails(code, words, ...)
+      local got, out, err = gate(...)
+      assert.equal(code, got, out .. err)
+      assert.truthy(err:find(words, 1, true), err)
+    end
+    local rows = rows_of("32b")
+    fails(1, "cacheroute needs a plan: give --slots", "--rows", rows, "--candidate", "cacheroute",
+      unpack(SEVENTY))
+    fails(2, "--judged is a share", "--rows", rows, "--candidate", "p2c", "--judged", "2",
+      unpack(SEVENTY))
+    fails(1, "there is no script nosuch", "--rows", rows, "--candidate", "nosuch", unpack(SEVENTY))
+    local short = lab.write(folder .. "/short.jsonl", lab.read(rows):match("[^\n]+\n"))
+    fails(1, "1 rows, of which 1 would be judged; 100 are needed", "--rows", short, "--candidate",
+      "p2c", unpack(SEVENTY))
+    local bare = lab.write(folder .. "/bare.jsonl", (lab.read(short):gsub(',"chain".*', "}\n")))
+    fails(1, "bare.jsonl:1: chain: is missing: the router needs rows.blocks = true", "--rows", bare,
+      "--candidate", "p2c", unpack(SEVENTY))
+  end)
+end)
