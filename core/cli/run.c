@@ -21,11 +21,11 @@ static struct {
     struct kvr_option_list set;
     const char *policy, *against, *fleet;
     uint64_t jobs;
-    uint64_t seed;
+    uint64_t seed;  /* 0: as the experiment says */
     uint64_t seeds; /* 0: as the experiment says */
     const char *out, *results, *shard, *contamination, *engines;
     bool rows, fresh, list, watch, worker;
-} s = {.seed = 1};
+} s;
 
 static const struct kvr_option options[] = {
     KVR_OPTION_LIST("set", "NAME=VALUE", &s.set,
@@ -35,7 +35,8 @@ static const struct kvr_option options[] = {
     KVR_OPTION_TEXT("fleet", "NAME", &s.fleet, "the same as --set fleet=NAME"),
     {"jobs", 'j', "N", "cells run at the same time (as many as there are cores)",
      KVR_OPTION_IS_COUNT, &s.jobs, 1, 4096, NULL},
-    KVR_OPTION_COUNT("seed", "N", &s.seed, 1, 1e9, "of the first repetition (1)"),
+    KVR_OPTION_COUNT("seed", "N", &s.seed, 1, 1e9,
+                     "of the first repetition (the experiment's, or 1)"),
     KVR_OPTION_COUNT("seeds", "N", &s.seeds, 1, 1e5, "repetitions (the experiment's)"),
     KVR_OPTION_TEXT("out", "DIR", &s.out,
                     "keep finished cells there (.cells beside the experiment)"),

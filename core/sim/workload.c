@@ -40,6 +40,8 @@ void kvr_workload_defaults(struct kvr_workload_options *options)
         .unique_spread = 0.5,
         .weight_shift = 20,
         .weight_power = 0.85,
+        .weight_sigma = 1.6476,
+        .weight_cap = 0.0029,
         .output_tokens = 48,
     };
 }
@@ -89,6 +91,9 @@ static int check(const struct kvr_workload_options *o, struct kvr_error *error)
         {"unique_spread", o->unique_spread, 0, 1},
         {"weight_shift", o->weight_shift, -0.999, 1e9},
         {"weight_power", o->weight_power, 0, 100},
+        {"population", o->population, o->population ? o->keys : 0, o->weights_len ? 0 : 1e8},
+        {"weight_sigma", o->weight_sigma, 0, 10},
+        {"weight_cap", o->weight_cap, o->population ? 1.0 / o->population : 0, 1},
         {"drift_sigma", o->drift_sigma, 0, 10},
         {"drift_requests", o->drift_requests, o->drift_sigma > 0 ? 1 : 0, 1e15},
         {"length_sigma", o->length_sigma, 0, 3},
@@ -155,16 +160,24 @@ static void derive(struct kvr_workload_options *o)
         o->output_max = 16 * o->output_tokens;
 }
 
+static void weigh_by_law(const struct kvr_workload_options *o, struct kvr_popularity *law)
+{
+    if (o->population)
+        kvr_popularity_init_lognormal(law, o->keys, o->population, o->weight_sigma, o->weight_cap);
+    else
+        kvr_popularity_init_power(law, o->keys, o->weight_shift, o->weight_power);
+}
+
 /* Weights of the law, the first `whales` of them replaced by even shares of their part. */
 static void weigh_keys(struct kvr_workload *workload)
 {
     const struct kvr_workload_options *o = &workload->options;
     if (o->whales == 0) {
-        kvr_popularity_init_power(&workload->popularity, o->keys, o->weight_shift, o->weight_power);
+        weigh_by_law(o, &workload->popularity);
         return;
     }
     struct kvr_popularity law;
-    kvr_popularity_init_power(&law, o->keys, o->weight_shift, o->weight_power);
+    weigh_by_law(o, &law);
     double *weights = kvr_alloc(o->keys * sizeof *weights);
     double rest = 1 - law.upto[o->whales - 1];
     for (uint32_t i = 0; i < o->keys; i++) {

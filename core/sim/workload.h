@@ -132,6 +132,10 @@ struct kvr_workload_options {
     double unique_spread;   /* 0.5: ... times uniform in 1 - spread .. 1 + spread */
     double weight_shift;    /* 20: weight of the r-th key is (r + shift)^-power */
     double weight_power;    /* 0.85 */
+    uint32_t population;    /* 0; else `keys` are the most frequent of so many, whose rates are
+                               lognormal, and the law above does not count */
+    double weight_sigma;    /* 1.6476: their deviation, for a Gini coefficient of 0.756 */
+    double weight_cap;      /* 0.0029: the most of all traffic that one of them has */
     const double *weights;  /* weights_len of them instead, by key; borrowed until create */
     uint32_t weights_len;   /* 0: by the law above; else the number of keys */
     double drift_sigma;     /* 0: they stay; else each is multiplied by exp(sigma x normal) ... */
@@ -195,7 +199,7 @@ KVR_EXPORT uint64_t kvr_workload_think_ns(const struct kvr_workload *workload, u
 KVR_EXPORT bool kvr_workload_next(struct kvr_workload *workload, struct kvr_arrival *arrival);
 /* KEYS: the part of all requests that is about the key-th, from 0, whose session is key + 1; as the
  * weights are when the request last asked for is sent. */
-double kvr_workload_key_share(const struct kvr_workload *workload, uint32_t key);
+KVR_EXPORT double kvr_workload_key_share(const struct kvr_workload *workload, uint32_t key);
 /* KEYS: tokens of all prefixes of that key, and those that one request begins with; without the
  * template, which all keys share. */
 void kvr_workload_key_tokens(const struct kvr_workload *workload, uint32_t key, double *all,

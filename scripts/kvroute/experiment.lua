@@ -45,6 +45,7 @@ local SEEDS = 3
 ---@field slo {ttft_ms: number?, itl_ms: number?}|fun(at: table): table what counts as good
 ---@field collect string[]? files of collectors; see collect.lua
 ---@field seeds integer? 3 repetitions
+---@field first_seed integer? 1 of the first repetition
 ---@field limit_s number? for one cell
 ---@field ignore string[]? flags that are meant to be raised, and exclude nothing; evidence.lua
 ---@field show kvr.Show?
@@ -57,13 +58,14 @@ local SEEDS = 3
 ---@field requests number? after the warm-up
 ---@field warmup_requests number?
 ---@field drain_s number? longest wait for what was sent
+---@field timeout_s number? a client that has waited so long goes away; simulated fleets only
 
 local types = {
   name = "string", question = "string?", axes = "table?", ladder = "table?",
   fleet = "table|function", workload = "table|function", policies = "table|function",
   router = "table|function?", measure = "table|function", slo = "table|function",
-  collect = "table?", seeds = "number?", limit_s = "number?", show = "table?",
-  report = "function?", figures = "function?", ignore = "table?",
+  collect = "table?", seeds = "number?", first_seed = "count?", limit_s = "number?",
+  show = "table?", report = "function?", figures = "function?", ignore = "table?",
 }
 
 ---@class kvr.Experiment
@@ -180,7 +182,7 @@ end
 
 local measures = {
   seconds = "number?", warmup_s = "number?", requests = "number?", warmup_requests = "number?",
-  drain_s = "number?",
+  drain_s = "number?", timeout_s = "number?",
 }
 
 local function check_measure(measure)
@@ -268,11 +270,12 @@ end
 
 ---All cells, in chains that are climbed one after another; without a ladder of one each. A place's
 ---repetitions come together, policies within.
----@param first_seed integer
+---@param first_seed integer? instead of the experiment's own
 ---@param seeds integer? instead of the experiment's own number
 ---@return kvr.Cell[][]
 function Experiment:chains(first_seed, seeds)
   local d, chains = self.definition, {}
+  first_seed = first_seed or d.first_seed or 1
   self.resolved, self.collectors = {}, {}
   for i, path in ipairs(d.collect or {}) do self.collectors[i] = collect.read(path) end
   local rungs = places_of({ d.ladder })

@@ -68,6 +68,7 @@ local function driver_argv(where, spec)
   }
   add_workload(argv, where, spec)
   if (measure.warmup_requests or 0) > 0 then fail("the live driver's warm-up is in seconds") end
+  if measure.timeout_s then fail("the live driver's clients wait for their answers") end
   if measure.seconds then add(argv, "--duration", measure.seconds) end
   if measure.requests then add(argv, "--requests", measure.requests) end
   if measure.warmup_s then add(argv, "--warmup", measure.warmup_s) end

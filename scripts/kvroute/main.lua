@@ -27,7 +27,7 @@ local NAMED = 5
 ---@field build kvr.Build
 ---@field set string[]
 ---@field jobs integer
----@field seed integer
+---@field seed integer? of the first repetition, instead of the experiment's
 ---@field seeds integer? instead of the experiment's
 ---@field out string? folder of cells
 ---@field results string? folder for table, CSV and JSON

@@ -203,7 +203,7 @@ function M.notes(results)
   for _, line in ipairs(in_real_time(results)) do out[#out + 1] = line end
   local line = "scripts " .. scripts[1]
   for i = 2, #scripts do
-    if #line + #scripts[i] + 2 > tables.WIDTH then
+    if #line + #scripts[i] + 3 > tables.WIDTH then -- with a comma behind it
       out[#out + 1] = line .. ","
       line = "        " .. scripts[i]
     else
@@ -211,7 +211,8 @@ function M.notes(results)
     end
   end
   out[#out + 1] = line
-  out[#out + 1] = ignored(results)
+  local passed = ignored(results)
+  out[#out + 1] = passed and fold(passed)
   return out
 end
 

@@ -101,6 +101,7 @@ local function set_measure(options, measure, slo)
   options.requests = measure.requests or 0
   options.warmup_requests = measure.warmup_requests or 0
   options.drain_ms = (measure.drain_s or 0) * 1000
+  options.timeout_ms = (measure.timeout_s or 0) * 1000
   options.slo_ttft_ms = slo.ttft_ms or math.huge
   options.slo_itl_ms = slo.itl_ms or math.huge
 end

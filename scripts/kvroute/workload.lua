@@ -62,6 +62,10 @@ local sessions = {
 ---@field unique_spread number? 0.5 ... times uniform in 1 - spread .. 1 + spread
 ---@field weight_shift number? 20, weight of the r-th key is (r + shift)^-power
 ---@field weight_power number? 0.85
+---@field population number? instead of that law: `keys` are the most frequent of so many, whose
+---  rates are lognormal
+---@field weight_sigma number? 1.6476, their deviation
+---@field weight_cap number? 0.0029 of all traffic is the most that one of them has
 ---@field weights number[]? instead of that law, by key
 ---@field drift_sigma number? 0, weights walk at random: times exp(sigma x normal) ...
 ---@field drift_requests number? ... every so many requests
@@ -73,7 +77,8 @@ local keys = {
   keys = "count?", template_tokens = "number?", context_tokens = "number?",
   variant_tokens = "number?", variants = "count?", whales = "count?", whale_share = "number?",
   unique_tokens = "number?", unique_spread = "number?", weight_shift = "number?",
-  weight_power = "number?", weights = "table?", output_tokens = "count?", output_cv = "number?",
+  weight_power = "number?", population = "count?", weight_sigma = "number?",
+  weight_cap = "number?", weights = "table?", output_tokens = "count?", output_cv = "number?",
   output_max = "count?", drift_sigma = "number?", drift_requests = "number?",
   length_sigma = "number?",
 }

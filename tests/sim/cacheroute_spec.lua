@@ -13,14 +13,16 @@ describe("experiments/cacheroute_table1.lua", function()
     local found = {}
     for line in out:gmatch("[^\n]+") do
       assert.is_true(#line <= 100, line)
-      local policy, hit, capacity = line:match("^([%w_]+) +([%d.]+) %% +<?(%d+)")
-      if policy then found[policy] = { hit = tonumber(hit), capacity = tonumber(capacity) } end
+      local policy, hit, tight, knee = line:match(
+        "^([%w-]+) +([%d.]+) %% %b[] +(%S+) %b[] +(%S+) %[")
+      if policy then found[policy] = { hit = tonumber(hit), tight = tight, knee = knee } end
     end
-    assert.equal(160, found.cacheroute.capacity, out)
-    assert.equal(60, found.bounded_session_affinity.capacity, out)
-    assert.equal(60, found.p2c.capacity, out)
-    assert.is_true(found.session_affinity.capacity <= 60, out)
-    assert.is_true(found.cacheroute.hit > 90 and found.p2c.hit < 68, out)
+    assert.equal("160+", found.CacheRoute.knee, out)
+    assert.equal("60", found.CHWBL.knee, out)
+    assert.equal("60", found["Flat-LB"].knee, out)
+    assert.truthy(found.Sticky.knee == "<60" or found.Sticky.knee == "60", out)
+    assert.is_true(found.CacheRoute.hit > 90 and found["Flat-LB"].hit < 68, out)
+    assert.equal("160+", found.CacheRoute.tight, out)
   end)
 
   it("asks for p99 at one of its rates", function()

@@ -322,6 +322,35 @@ static void test_whales_and_weights(void **state)
     kvr_workload_destroy(given);
 }
 
+/* What the paper's Table 6 says of 128,824 keys: Gini 0.756, no key above 0.3 % of the traffic, 4 %
+ * of them about 47 %. */
+static void test_lognormal_rates(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.keys = options.population = 128824;
+    struct kvr_workload *all = make(&options);
+    double gini = 0, top = 0, upto = 0;
+    for (uint32_t i = 0; i < options.keys; i++) {
+        double share = kvr_workload_key_share(all, i);
+        assert_true(share > 0 && share <= 0.0029 * (1 + 1e-9));
+        upto += share;
+        top += i < options.keys / 25 ? share : 0;
+        gini += 2 * (upto - share / 2) / options.keys; /* keys fall: the area is above the line */
+    }
+    near(gini - 1, 0.756, 0.001);
+    near(top, 0.459, 0.002);
+    near(kvr_workload_key_share(all, 0), 0.0029, 1e-6);
+    options.keys = 128; /* the most frequent of them, whose shares are of what they have together */
+    struct kvr_workload *active = make(&options);
+    near(kvr_workload_key_share(active, 0), 0.0029 / 0.0735, 0.002);
+    near(kvr_workload_key_share(active, 1) / kvr_workload_key_share(active, 127),
+         kvr_workload_key_share(all, 1) / kvr_workload_key_share(all, 127), 1e-6);
+    kvr_workload_destroy(all);
+    kvr_workload_destroy(active);
+}
+
 static void test_lognormal_output(void **state)
 {
     (void)state;
@@ -408,6 +437,13 @@ static void test_weights_refused(void **state)
     options.kind = KVR_WORKLOAD_KEYS;
     options.whales = options.keys;
     refused(options, "whales");
+    options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.population = options.keys - 1;
+    refused(options, "population");
+    options.population = 1000;
+    options.weight_cap = 0.0009; /* a thousand of these are not all */
+    refused(options, "weight_cap");
 }
 
 /* The law gives all that is not the whales' to no key at all; then they share it alike. */
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_epochs_and_seeds),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_whales_and_weights),
+        cmocka_unit_test(test_lognormal_rates),
         cmocka_unit_test(test_lognormal_output),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_weights_refused),
