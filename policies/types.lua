@@ -67,7 +67,7 @@ function Request:block(i) end
 ---@field administrative integer 0 off, 1 draining, 2 ready
 
 ---All replicas that serve the request's model, in ascending id order: view[0] .. view[count - 1].
----Totals, means and minima are over available rows.
+---Totals, means, minima and maxima are over available rows.
 ---@class kvr.View
 ---@field [integer] kvr.Row
 ---@field count integer rows
@@ -76,6 +76,7 @@ function Request:block(i) end
 ---@field planned integer 1: a plan is installed and has this routing key (needs plan)
 ---@field total_in_flight number
 ---@field min_in_flight number
+---@field max_in_flight number
 ---@field mean_in_flight number
 ---@field min_load number
 ---@field mean_load number

@@ -83,7 +83,8 @@ struct kvr_replica_view {
     KVR_RO bool available;            /* may be picked now */
 };
 
-/* The picture that one decision sees. Totals, means and minima are over available rows. */
+/* The picture that one decision sees. Totals, means, minima and maxima are over
+ * available rows. */
 struct kvr_view {
     KVR_PTR(struct kvr_replica_view) KVR_RO rows; /* read as view[i], checked */
     KVR_RO uint32_t count;           /* rows */
@@ -92,6 +93,7 @@ struct kvr_view {
     KVR_RO uint32_t planned;         /* 1: a plan is installed and has this routing key */
     KVR_RO double total_in_flight;
     KVR_RO double min_in_flight;
+    KVR_RO double max_in_flight;
     KVR_RO double mean_in_flight;
     KVR_RO double min_load;
     KVR_RO double mean_load;

@@ -43,6 +43,7 @@ void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count)
     double total_load = 0.0;
     double total_weight = 0.0;
     double min_in_flight = (double)INFINITY;
+    double max_in_flight = 0.0;
     double min_load = (double)INFINITY;
     double max_prefill = (double)NAN;
     for (uint32_t i = 0; i < count; i++) {
@@ -55,6 +56,8 @@ void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count)
         total_weight += row->weight * row->ramp;
         if (row->in_flight < min_in_flight)
             min_in_flight = row->in_flight;
+        if (row->in_flight > max_in_flight)
+            max_in_flight = row->in_flight;
         if (row->load < min_load)
             min_load = row->load;
         if (row->match_blocks > max_match_blocks)
@@ -67,6 +70,7 @@ void kvr_picture_summarise(struct kvr_picture *picture, uint32_t count)
     view->max_match_blocks = max_match_blocks;
     view->total_in_flight = total_in_flight;
     view->min_in_flight = available ? min_in_flight : (double)NAN;
+    view->max_in_flight = max_in_flight;
     view->mean_in_flight = available ? total_in_flight / available : (double)NAN;
     view->min_load = available ? min_load : (double)NAN;
     view->mean_load = available ? total_load / available : (double)NAN;

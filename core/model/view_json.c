@@ -33,6 +33,7 @@ static const struct field view_fields[] = {
     {VIEW(planned), COUNT},
     {VIEW(total_in_flight), NUMBER},
     {VIEW(min_in_flight), NUMBER},
+    {VIEW(max_in_flight), NUMBER},
     {VIEW(mean_in_flight), NUMBER},
     {VIEW(min_load), NUMBER},
     {VIEW(mean_load), NUMBER},

@@ -16,6 +16,7 @@
 
 #include <stdint.h>
 
+#include "check.h"
 #include "pages.h"
 
 #define KVR_WINDOW_SLICES          16u
@@ -72,8 +73,9 @@ struct kvr_window {
     struct kvr_pages cell_pages, head_pages;
 };
 
-void kvr_window_init(struct kvr_window *window, const struct kvr_window_options *options);
-void kvr_window_deinit(struct kvr_window *window);
+KVR_EXPORT void kvr_window_init(struct kvr_window *window,
+                                const struct kvr_window_options *options);
+KVR_EXPORT void kvr_window_deinit(struct kvr_window *window);
 
 void kvr_window_add(struct kvr_window *window, uint64_t now_ns, uint64_t key, uint32_t replica,
                     uint32_t amount);

@@ -17,6 +17,9 @@ local variants = {
   },
   prefix_hash = { { window = 1, weight = 0 } },
   prefix_affinity = { { by = "load" } },
+  lmetric = { { class_blocks = 0 } },
+  dynamo_cost = { { temperature = 0.5, request_tokens = 100 } },
+  cache_aware = { { mode = "window", abs = 2 } },
   load_min = { { factor = 1 } },
   load_mean = { { factor = 1 } },
   tokens = { { seconds = 0 } },
@@ -28,6 +31,7 @@ local shipped = {}
 for _, name in ipairs {
   "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
   "prefix_hash", "prefix_affinity", "cacheroute", "preble_cap",
+  "lmetric", "smetric", "llmd_sticky", "dynamo_cost", "cache_aware",
   "dualmap", "min_ttft",
   "off", "load_min", "load_mean", "tokens", "hit_rate",
 } do

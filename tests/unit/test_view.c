@@ -58,6 +58,7 @@ static void totals_are_over_available_rows(void **state)
         double weight = 0.0;
         double prefill = (double)NAN;
         double least_in_flight = 1e9;
+        double most_in_flight = 0.0;
         double least_load = 1e9;
         for (uint32_t i = 0; i < count; i++) {
             const struct kvr_replica_view *row = &picture.rows[i];
@@ -68,6 +69,7 @@ static void totals_are_over_available_rows(void **state)
             load += row->load;
             weight += row->weight * row->ramp;
             least_in_flight = fmin(least_in_flight, row->in_flight);
+            most_in_flight = fmax(most_in_flight, row->in_flight);
             least_load = fmin(least_load, row->load);
             match = row->match_blocks > match ? row->match_blocks : match;
             prefill = fmax(prefill, row->prefill_tokens_per_s); /* the other one, past a NaN */
@@ -77,6 +79,7 @@ static void totals_are_over_available_rows(void **state)
         assert_int_equal(view->available, available);
         assert_int_equal(view->max_match_blocks, match);
         assert_true(view->total_in_flight == in_flight && view->total_weight == weight);
+        assert_true(view->max_in_flight == most_in_flight);
         assert_true(view->max_prefill_tokens_per_s == prefill ||
                     (isnan(prefill) && isnan(view->max_prefill_tokens_per_s)));
         if (available == 0) {

@@ -50,11 +50,17 @@ local function make(kind, name, text, params, seed)
     self.picture = nil -- kept alive until here
   end)
   self.decision = ffi.new("struct kvr_decision")
-  local array, count = param_array(params or {})
-  local failure = ffi.new("struct kvr_error")
-  local path = name .. ".lua"
-  if C.kvr_slot_load(slot, lab.slice(""), lab.slice(path), lab.slice(text), array, count,
-                     failure) ~= 0 then
+  self.source = { path = name .. ".lua", text = text, params = params or {} }
+  return self:reload()
+end
+
+---Loads its text once more, as when the file is saved: what it learned goes through export and
+---import. nil and the reason when it is refused.
+function Fleet:reload()
+  local source, failure = self.source, ffi.new("struct kvr_error")
+  local array, count = param_array(source.params)
+  if C.kvr_slot_load(self.slot, lab.slice(""), lab.slice(source.path), lab.slice(source.text),
+                     array, count, failure) ~= 0 then
     return nil, ffi.string(failure.text)
   end
   return self

@@ -22,8 +22,10 @@ local function declare(path)
     :gsub("KVR_[%w_]+", words)))
 end
 
+declare("core/base/pages.h")
 declare("core/model/abi.h")
 declare("core/model/hash_ring.h")
+declare("core/model/window.h")
 declare("core/model/view.h")
 declare("core/script/reason.h")
 declare("core/script/slot.h")
