@@ -161,6 +161,16 @@ const struct kvr_ctl_command kvr_ctl_commands[] = {
      "one of the scripts that are compared changed. MATCH: of the prompt tokens, believed to be\n"
      "cached. Beliefs and loads are what the acting policy made of them.",
      0, -1, 0, kvr_ctl_run_shadow},
+    {"plan", "[now | load FILE | off [WHY] | on]",
+     "which replicas routing keys go to; makes another plan",
+     "now: a plan from the traffic so far. load: from a file as kvroute plan --out writes it, "
+     "whose\n"
+     "destinations are names of replicas. off: the plan goes, and none comes until on. LOAD: "
+     "requests\n"
+     "a second that the plan expects there, OF MEAN: by weight. Policies need a plan as "
+     "cacheroute\n"
+     "does.",
+     0, 2, 0, kvr_ctl_run_plan},
     {"explain", "FILE", "what would happen to a request, and why; sends nothing",
      "FILE holds a request's body; - is stdin. The scripts in force are asked: that counts as "
      "calls\n"

@@ -8,8 +8,9 @@
 #include "replica.h"
 #include "table.h"
 
-#define LABEL_WIDTH 10
-#define FILE_MAX    ((size_t)256 << 20) /* what the router takes is its own business */
+#define LABEL_WIDTH   10
+#define PLANNED_SHOWN 3                   /* replicas of a key in the plan */
+#define FILE_MAX      ((size_t)256 << 20) /* what the router takes is its own business */
 
 /* ---- the request ---- */
 
@@ -103,6 +104,25 @@ static void show_request(struct kvr_slice answer)
            kvr_ctl_number(answer, "request.chain_len", 1, 0).text,
            kvr_ctl_number(answer, "request.prompt_bytes", 1, 0).text,
            kvr_ctl_number(answer, "request.prompt_tokens", 1, 0).text);
+}
+
+/* Where the plan has the request's key; nothing is said of a key that it does not have. */
+static void show_plan(struct kvr_slice answer)
+{
+    struct kvr_walk walk;
+    unsigned count = 0;
+    if (kvr_pick_number(answer, "view.planned") != 1)
+        return;
+    label("plan");
+    for (kvr_walk_start(&walk, answer, "candidates"); kvr_walk_next(&walk);) {
+        if (kvr_pick_number(walk.item, "assigned") != 1)
+            continue;
+        if (++count <= PLANNED_SHOWN)
+            printf("%s%s", count > 1 ? ", " : "", kvr_pick_text(walk.item, "replica").text);
+    }
+    if (count > PLANNED_SHOWN)
+        printf(" and %u more", count - PLANNED_SHOWN);
+    puts(count ? "" : "none of its replicas is a candidate");
 }
 
 static void show_policy(struct kvr_slice answer)
@@ -233,6 +253,7 @@ static void show_candidates(struct kvr_slice answer)
 static void show_explanation(struct kvr_slice answer)
 {
     show_request(answer);
+    show_plan(answer);
     show_policy(answer);
     show_spill(answer);
     show_outcome(answer);

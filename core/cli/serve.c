@@ -109,6 +109,9 @@ static int start(struct server *server, const struct kvr_config *config, struct 
         rc = kvr_ingress_start(ingress, error) ? kvr_serve_blame_start(config, error) : 0;
     if (rc == 0)
         rc = kvr_serve_add_replicas(ingress, config, error);
+    const char *plan = kvr_config_text(config, "plan.file");
+    if (rc == 0 && plan && kvr_planner_load_first(&ingress->planner, plan, error))
+        rc = kvr_serve_blame(config, "plan.file", error);
     if (rc == 0 && kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error))
         rc = kvr_serve_blame(config, "admin.listen", error);
     return rc;

@@ -166,6 +166,44 @@ static void read_headers(struct kvr_ingress_options *options, const struct kvr_c
     }
 }
 
+static uint64_t seconds(const struct kvr_config *config, const char *name)
+{
+    return (uint64_t)(kvr_config_number(config, name) * 1e9);
+}
+
+static void read_planner(struct kvr_ingress_options *options, const struct kvr_config *config)
+{
+    options->planner = (struct kvr_planner_options){
+        .interval_ns = seconds(config, "plan.interval_s"),
+        .planning =
+            {
+                .plan =
+                    {
+                        .q_cap = kvr_config_number(config, "plan.q_cap"),
+                        .skip = kvr_config_bool(config, "plan.skip"),
+                        .phi = kvr_config_number(config, "plan.phi"),
+                        .residency = kvr_config_number(config, "plan.residency_s"),
+                        .keep = kvr_config_bool(config, "plan.keep"),
+                        .theta = kvr_config_number(config, "plan.theta"),
+                        .move_budget = kvr_config_number(config, "plan.move_budget"),
+                        .loyalty = kvr_config_number(config, "plan.loyalty"),
+                    },
+                .slots = count(config, "plan.slots"),
+                .tokens = kvr_config_number(config, "plan.tokens"),
+                .life_s = kvr_config_number(config, "plan.life_s"),
+                .handover = {.every = count(config, "plan.handover_every"),
+                             .most_ns = seconds(config, "plan.handover_s")},
+            },
+    };
+    options->router.count_keys = options->planner.interval_ns > 0;
+    options->router.key_tokens =
+        options->planner.planning.tokens > 0 || options->planner.planning.life_s > 0;
+    options->router.keys = (struct kvr_window_options){
+        .span_ns = seconds(config, "keys.window_s"),
+        .cells_max = count(config, "keys.cells"),
+    };
+}
+
 static void read_background(struct kvr_ingress_options *options, const struct kvr_config *config)
 {
     options->prober.path = kvr_config_text(config, "health.path");
@@ -206,6 +244,7 @@ int kvr_serve_options(struct kvr_ingress_options *options, const struct kvr_conf
     options->script_budget_ms = count(config, "scripts.budget_ms");
     read_limits(options, config);
     read_router(options, config);
+    read_planner(options, config);
     read_background(options, config);
     read_headers(options, config);
     read_identities(options, config);

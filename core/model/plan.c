@@ -92,7 +92,7 @@ static struct kvr_plan_entry *find(const struct kvr_plan *plan, uint64_t key)
     return &plan->table[at];
 }
 
-static int index_entries(struct kvr_plan *plan, struct kvr_error *error)
+int kvr_plan_index(struct kvr_plan *plan, struct kvr_error *error)
 {
     uint32_t size = 8;
     while (size / 3 * 2 < plan->admitted)
@@ -147,7 +147,7 @@ struct kvr_plan *kvr_plan_make(const struct kvr_plan_options *options,
     measure_balance(&p);
     kvr_free(p.order);
     kvr_free(p.had);
-    if (index_entries(plan, error)) {
+    if (kvr_plan_index(plan, error)) {
         kvr_plan_destroy(plan);
         return NULL;
     }

@@ -119,6 +119,9 @@ KVR_EXPORT struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *optio
                                             const double *weights, uint32_t destinations,
                                             struct kvr_error *error);
 KVR_EXPORT void kvr_plan_destroy(struct kvr_plan *plan); /* NULL is allowed */
+/* Makes the table of `entries`, for whoever has placed them otherwise (plan_file.h). KVR_E_EXISTS:
+ * a key is there twice. */
+KVR_EXPORT int kvr_plan_index(struct kvr_plan *plan, struct kvr_error *error) KVR_MUST_USE;
 
 /* Of an admitted key: its destinations, `*count` of them. NULL and 0 for any other. */
 KVR_EXPORT const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key,

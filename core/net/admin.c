@@ -160,6 +160,11 @@ static const struct route routes[] = {
     {"GET", "/admin/shadow", kvr_admin_shadow, 0, 0},
     {"POST", "/admin/shadow", kvr_admin_set_shadow, KVR_FIELD_SHADOWS, KVR_FIELD_SHADOWS},
     {"POST", "/admin/explain", kvr_admin_explain, REQUEST_FIELDS, KVR_FIELD_BODY},
+    {"GET", "/admin/plan", kvr_admin_plan, 0, 0},
+    {"POST", "/admin/plan", kvr_admin_load_plan, KVR_FIELD_FILE, KVR_FIELD_FILE},
+    {"POST", "/admin/plan/now", kvr_admin_plan_now, 0, 0},
+    {"POST", "/admin/plan/off", kvr_admin_plan_off, KVR_FIELD_WHY, 0},
+    {"POST", "/admin/plan/on", kvr_admin_plan_on, 0, 0},
     {"POST", "/admin/log", kvr_admin_log, KVR_FIELD_LEVEL, KVR_FIELD_LEVEL},
     {"GET", "/admin/index", kvr_admin_index, 0, 0},
     {"GET", "/admin/requests", kvr_admin_requests, 0, 0},
@@ -254,11 +259,13 @@ static void on_request(void *context, struct kvr_client *client, const struct kv
     kvr_admin_body_deinit(&body);
 }
 
-/* Every answer is made at once: nothing has to be forgotten. */
+/* All answers but those about a plan are made at once. */
 static void on_gone(void *context, struct kvr_client *client)
 {
-    (void)context;
-    (void)client;
+    struct kvr_admin *admin = context;
+    kvr_planner_forget(&admin->ingress->planner, client->user);
+    kvr_free(client->user);
+    client->user = NULL;
 }
 
 /* ---- the life of it ---- */

@@ -21,6 +21,11 @@
  *                                   an empty list: none
  *   POST /admin/explain            {"path", "headers", "body"} of a request: what would happen to
  *                                   it, and why; nothing is sent. Only body is needed
+ *   GET  /admin/plan               the plan in force, and what became of the last planning
+ *   POST /admin/plan               {"file"}: a plan that was written, in force; a path there
+ *   POST /admin/plan/now           a plan from the traffic so far
+ *   POST /admin/plan/off           {"why"}: the plan goes, and none comes until
+ *   POST /admin/plan/on            ... they may come again
  *   POST /admin/reload             reads all scripts again
  *   POST /admin/log                {"level"}: error, warn, info, debug
  *   GET  /admin/index              the prefix index

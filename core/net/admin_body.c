@@ -39,6 +39,8 @@ static const struct field fields[] = {
     {"path", KVR_FIELD_PATH, TEXT, AT(path), 0, 0},
     {"headers", KVR_FIELD_HEADERS, HEADERS, AT(headers), 0, 0},
     {"body", KVR_FIELD_BODY, RAW, AT(body), 0, 0},
+    {"file", KVR_FIELD_FILE, TEXT, AT(file), 0, 0},
+    {"why", KVR_FIELD_WHY, TEXT, AT(why), 0, 0},
 };
 
 /* A reading under way. */

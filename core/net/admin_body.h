@@ -32,6 +32,8 @@ enum kvr_admin_field {
     KVR_FIELD_PATH = 1 << 14,
     KVR_FIELD_HEADERS = 1 << 15,
     KVR_FIELD_BODY = 1 << 16,
+    KVR_FIELD_FILE = 1 << 17,
+    KVR_FIELD_WHY = 1 << 18,
 };
 
 #define KVR_ADMIN_HEADERS_MAX 64
@@ -56,6 +58,8 @@ struct kvr_admin_body {
     uint32_t params_count;
     struct kvr_script_wish shadows[KVR_SHADOWS_MAX];
     uint32_t shadows_count;
+    struct kvr_slice file;
+    struct kvr_slice why;
     struct kvr_slice path;
     struct kvr_header headers[KVR_ADMIN_HEADERS_MAX];
     uint32_t headers_count;

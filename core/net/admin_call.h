@@ -56,12 +56,21 @@ void kvr_admin_set_shadow(struct kvr_admin_call *call);
 
 void kvr_admin_explain(struct kvr_admin_call *call);
 
+/* Those that make a plan answer when it has been judged. */
+void kvr_admin_plan(struct kvr_admin_call *call);
+void kvr_admin_load_plan(struct kvr_admin_call *call);
+void kvr_admin_plan_now(struct kvr_admin_call *call);
+void kvr_admin_plan_off(struct kvr_admin_call *call);
+void kvr_admin_plan_on(struct kvr_admin_call *call);
+
 /* Name, generation, hash and health of each role's script, as `status` shows them. */
 void kvr_admin_write_scripts(const struct kvr_ingress *ingress, struct kvr_json_writer *json,
                              const char *key);
 
 /* Samples of GET /metrics: how often each limit of the ingress was reached. */
 void kvr_admin_write_limits(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom);
+/* The plan in force, and plannings. */
+void kvr_admin_write_plan(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom);
 /* And what each client with a key has had; nothing when clients need none. */
 void kvr_admin_write_clients(const struct kvr_ingress *ingress, struct kvr_prom_writer *prom);
 

@@ -261,6 +261,7 @@ void kvr_admin_metrics(struct kvr_admin_call *call)
     write_listeners(call, &prom);
     write_exchanges(call->ingress, &prom);
     kvr_admin_write_limits(call->ingress, &prom);
+    kvr_admin_write_plan(call->ingress, &prom);
     kvr_admin_write_clients(call->ingress, &prom);
     write_pools(call->ingress, &prom);
     write_background(call->ingress, &prom);

@@ -183,6 +183,7 @@ static void start_background(struct kvr_ingress *ingress)
     KVR_CHECK(uv_timer_init(ingress->loop->uv, &ingress->tick) == 0);
     ingress->tick.data = ingress;
     KVR_CHECK(uv_timer_start(&ingress->tick, on_tick, TICK_MS, TICK_MS) == 0);
+    kvr_planner_start(&ingress->planner, ingress->loop, router, &options->planner);
     kvr_watchdog_start(&ingress->watchdog, options->script_budget_ms);
 }
 
@@ -266,12 +267,13 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     ingress->closing_parts = 1 + ingress->pools_closing;
     ingress->closing_parts += ingress->options.rows.path ? 2u : 1u;
     ingress->closing_parts += kvr_client_keys_on(&ingress->client_keys);
-    ingress->closing_parts++; /* the resolver */
+    ingress->closing_parts += 2; /* the resolver and the planner */
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             ingress->closing_parts++;
     kvr_script_store_close(&ingress->scripts, ingress, kvr_ingress_part_closed);
     kvr_resolver_close(&ingress->resolver, ingress, kvr_ingress_part_closed);
+    kvr_planner_close(&ingress->planner, ingress, kvr_ingress_part_closed);
     if (kvr_client_keys_on(&ingress->client_keys))
         kvr_client_keys_close(&ingress->client_keys, ingress, kvr_ingress_part_closed);
     if (ingress->options.rows.path)

@@ -21,6 +21,7 @@
 #include "listener.h"
 #include "loop.h"
 #include "model_list.h"
+#include "planner.h"
 #include "prober.h"
 #include "reloader.h"
 #include "resolver.h"
@@ -50,6 +51,7 @@ struct kvr_ingress_options {
     bool scrape; /* read the engines' metrics pages */
     struct kvr_model_list_options models;
     struct kvr_resolver_options resolver;
+    struct kvr_planner_options planner;
     struct kvr_row_log_options rows;       /* path NULL: no rows */
     const char *policies_dir;              /* where NAME.lua and spill/NAME.lua are */
     const char *client_keys;               /* file of them; NULL: every client is served */
@@ -92,6 +94,7 @@ struct kvr_ingress {
     struct kvr_scraper scraper;
     struct kvr_model_list model_list;
     struct kvr_resolver resolver;
+    struct kvr_planner planner;
     struct kvr_row_log row_log;
     struct kvr_script_store scripts;
     struct kvr_client_keys client_keys;

@@ -174,8 +174,13 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     leave_to_settle(router, now_ns, request, index, reason);
     router->pending.replica = row->id;
     router->pending.shadows &= record->routed;
-    if (record->routed && (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN)))
+    if (record->routed &&
+        (router->options.count_keys || (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN))))
         router->pending.key = kvr_hash32(record->routing_key);
+    if (record->routed && router->plan && (router->needs & KVR_NEEDS_PLAN))
+        router->metrics.planned[row->assigned                  ? KVR_PLANNED_THERE
+                                : router->picture.view.planned ? KVR_PLANNED_AWAY
+                                                               : KVR_UNPLANNED]++;
     if (record->routed && (router->needs & (KVR_NEEDS_MATCH | KVR_NEEDS_OPENINGS)) &&
         record->chain_len) {
         router->pending.chain = chain;

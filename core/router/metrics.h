@@ -23,6 +23,14 @@ struct kvr_belief_counts {
     uint64_t under_tokens;
 };
 
+/* Where a request went while a plan was in force. */
+enum kvr_planned {
+    KVR_PLANNED_THERE, /* to a destination of its key */
+    KVR_PLANNED_AWAY,  /* elsewhere, though the plan has its key */
+    KVR_UNPLANNED,     /* the plan does not have its key */
+    KVR_PLANNED_KINDS,
+};
+
 struct kvr_metrics {
     uint64_t submitted;
     uint64_t outcomes[KVR_OUTCOMES];
@@ -32,6 +40,7 @@ struct kvr_metrics {
     uint64_t spills;                     /* moved by the spill rule */
     uint64_t moves;                      /* dispatches after a failed one */
     uint64_t canary;                     /* decided by the canary slot */
+    uint64_t planned[KVR_PLANNED_KINDS]; /* dispatches that saw a plan */
     uint64_t prompt_tokens;
     uint64_t cached_tokens;
     uint64_t output_tokens;

@@ -1,48 +1,37 @@
 #include "planning.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "memory.h"
+#include "plan_file.h"
+#include "ranking.h"
 
-static void read_keys(struct kvr_planning *planning, const struct kvr_window *window,
-                      uint64_t now_ns)
+static void copy_last(struct kvr_planning *planning, const struct kvr_router *router)
 {
-    double covered_s = (double)kvr_window_covered_ns(window, now_ns) / 1e9;
-    uint32_t room = window->used, cursor = 0;
-    struct kvr_window_key *counts = kvr_alloc(room * sizeof *counts + 1);
-    planning->keys_len = kvr_window_keys(window, now_ns, &cursor, counts, window->cells_max);
-    KVR_CHECK(planning->keys_len <= room);
-    planning->keys = kvr_alloc(planning->keys_len * sizeof *planning->keys + 1);
-    for (uint32_t i = 0; i < planning->keys_len; i++)
-        planning->keys[i] =
-            (struct kvr_plan_key){counts[i].key, (double)counts[i].count / covered_s};
-    kvr_free(counts);
+    planning->last = router->plan;
+    if (!router->plan)
+        return;
+    size_t bytes = router->plan->destinations * sizeof *planning->last_replicas;
+    planning->last_replicas = kvr_alloc(bytes);
+    memcpy(planning->last_replicas, router->plan_replicas, bytes);
 }
 
-/* Of each key, the mean of its prompts, which are taken to be all prefix. */
-static void read_sizes(struct kvr_planning *planning, const struct kvr_router *router,
-                       uint64_t now_ns)
-{
-    planning->sizes = kvr_alloc(planning->keys_len * sizeof *planning->sizes + 1);
-    for (uint32_t i = 0; i < planning->keys_len; i++) {
-        uint64_t key = planning->keys[i].key;
-        double requests = (double)kvr_window_count(&router->keys, now_ns, key);
-        double tokens = (double)kvr_window_count(&router->key_tokens, now_ns, key);
-        double mean = tokens > 0 && requests > 0 ? tokens / requests : 1;
-        planning->sizes[i] = (struct kvr_plan_size){mean, mean};
-    }
-}
-
-void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
-                       uint64_t now_ns)
+void kvr_planning_begin(struct kvr_planning *planning, const struct kvr_router *router,
+                        uint64_t now_ns)
 {
     const struct kvr_replica_table *table = &router->replicas;
     *planning = (struct kvr_planning){
         .weights = kvr_alloc_zero(table->count + 1, sizeof *planning->weights),
         .replicas = kvr_alloc_zero(table->count + 1, sizeof *planning->replicas),
-        .last = router->plan,
-        .last_replicas = router->plan_replicas,
+        .window_s = (double)kvr_window_covered_ns(&router->keys, now_ns) / 1e9,
+        .counts = kvr_alloc(router->keys.cells_max * sizeof *planning->counts),
+        .tokens = router->options.key_tokens
+                      ? kvr_alloc(router->keys.cells_max * sizeof *planning->tokens)
+                      : NULL,
+        .now_ns = now_ns,
     };
+    copy_last(planning, router);
     for (uint32_t slot = 0; slot < table->end; slot++) {
         const struct kvr_replica *replica = &table->slots[slot];
         if (!replica->member || replica->administrative != KVR_READY)
@@ -50,13 +39,90 @@ void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *r
         planning->weights[planning->destinations] = replica->weight;
         planning->replicas[planning->destinations++] = replica->id;
     }
-    read_keys(planning, &router->keys, now_ns);
-    if (router->options.key_tokens)
-        read_sizes(planning, router, now_ns);
+}
+
+bool kvr_planning_read(struct kvr_planning *planning, const struct kvr_router *router,
+                       uint32_t cells)
+{
+    uint32_t room = router->keys.cells_max - planning->counts_len, before = planning->counts_len;
+    planning->counts_len +=
+        kvr_window_keys(&router->keys, planning->now_ns, &planning->cursor,
+                        planning->counts + planning->counts_len, cells < room ? cells : room);
+    for (uint32_t i = before; planning->tokens && i < planning->counts_len; i++)
+        planning->tokens[i] =
+            kvr_window_count(&router->key_tokens, planning->now_ns, planning->counts[i].key);
+    return planning->cursor && planning->counts_len < router->keys.cells_max;
+}
+
+/* A key that went and came back between two pieces may be there twice. */
+static void drop_twins(struct kvr_planning *planning)
+{
+    uint32_t len = planning->counts_len, kept = 0;
+    struct kvr_ranked *order = kvr_alloc((size_t)len * sizeof *order + 1);
+    struct kvr_ranked *scratch = kvr_alloc((size_t)len * sizeof *scratch + 1);
+    for (uint32_t i = 0; i < len; i++)
+        order[i] = (struct kvr_ranked){planning->counts[i].key, i};
+    kvr_ranking_sort(order, scratch, len);
+    for (uint32_t i = 0; i < len; i++)
+        if (i > 0 && order[i].rank == order[i - 1].rank)
+            planning->counts[order[i].item].count = 0;
+    for (uint32_t i = 0; i < len; i++) {
+        if (!planning->counts[i].count)
+            continue;
+        if (planning->tokens)
+            planning->tokens[kept] = planning->tokens[i];
+        planning->counts[kept++] = planning->counts[i];
+    }
+    planning->counts_len = kept;
+    kvr_free(order);
+    kvr_free(scratch);
+}
+
+/* Of each key, the mean of its prompts, which are taken to be all prefix. */
+static void make_sizes(struct kvr_planning *planning)
+{
+    planning->sizes = kvr_alloc(planning->keys_len * sizeof *planning->sizes + 1);
+    for (uint32_t i = 0; i < planning->keys_len; i++) {
+        double tokens = (double)planning->tokens[i];
+        double mean = tokens > 0 ? tokens / (double)planning->counts[i].count : 1;
+        planning->sizes[i] = (struct kvr_plan_size){mean, mean};
+    }
+    kvr_free(planning->tokens);
+    planning->tokens = NULL;
+}
+
+static void make_rates(struct kvr_planning *planning)
+{
+    planning->keys_len = planning->counts_len;
+    planning->keys = kvr_alloc(planning->keys_len * sizeof *planning->keys + 1);
+    for (uint32_t i = 0; i < planning->keys_len; i++)
+        planning->keys[i] = (struct kvr_plan_key){
+            planning->counts[i].key, (double)planning->counts[i].count / planning->window_s};
+    if (planning->tokens)
+        make_sizes(planning);
+    kvr_free(planning->counts);
+    planning->counts = NULL;
+}
+
+void kvr_planning_finish(struct kvr_planning *planning)
+{
+    drop_twins(planning);
+    make_rates(planning);
+}
+
+void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
+                       uint64_t now_ns)
+{
+    kvr_planning_begin(planning, router, now_ns);
+    (void)kvr_planning_read(planning, router, router->keys.cells_max);
+    make_rates(planning);
 }
 
 void kvr_planning_deinit(struct kvr_planning *planning)
 {
+    kvr_free(planning->counts);
+    kvr_free(planning->tokens);
+    kvr_free(planning->last_replicas);
     kvr_free(planning->keys);
     kvr_free(planning->sizes);
     kvr_free(planning->weights);
@@ -105,6 +171,19 @@ static uint16_t *renumber(const struct kvr_planning *planning)
     return now;
 }
 
+static struct kvr_plan_input input_of(const struct kvr_planning *planning, const uint16_t *now)
+{
+    return (struct kvr_plan_input){
+        .keys = planning->keys,
+        .sizes = planning->sizes,
+        .weights = planning->weights,
+        .last = planning->last,
+        .now = now,
+        .keys_len = planning->keys_len,
+        .destinations = planning->destinations,
+    };
+}
+
 int kvr_planning_make(const struct kvr_planning *planning,
                       const struct kvr_planning_options *options, struct kvr_next_plan *next,
                       struct kvr_error *error)
@@ -118,15 +197,7 @@ int kvr_planning_make(const struct kvr_planning *planning,
         return kvr_error_set(error, KVR_E_INVALID, "tokens is a number of 0 or more");
     struct kvr_plan_options plan = plan_options(options, planning->destinations);
     uint16_t *now = renumber(planning);
-    struct kvr_plan_input input = {
-        .keys = planning->keys,
-        .sizes = planning->sizes,
-        .weights = planning->weights,
-        .last = planning->last,
-        .now = now,
-        .keys_len = planning->keys_len,
-        .destinations = planning->destinations,
-    };
+    const struct kvr_plan_input input = input_of(planning, now);
     struct kvr_error reason = {0};
     next->plan = kvr_plan_make(&plan, &input, &reason);
     if (next->plan) {
@@ -137,6 +208,30 @@ int kvr_planning_make(const struct kvr_planning *planning,
     }
     kvr_free(now);
     return next->plan ? KVR_OK : reason.code;
+}
+
+int kvr_planning_load(struct kvr_planning *planning, const struct kvr_planning_options *options,
+                      struct kvr_slice text, struct kvr_next_plan *next, struct kvr_error *error)
+{
+    const struct kvr_plan_fleet fleet = {planning->replicas, planning->weights,
+                                         planning->destinations};
+    struct kvr_error reason = {0};
+    *next = (struct kvr_next_plan){0};
+    kvr_free(planning->keys);
+    planning->keys = NULL;
+    next->plan = kvr_plan_read(text, &fleet, &planning->keys, &reason);
+    if (!next->plan) {
+        if (error)
+            *error = reason;
+        return reason.code;
+    }
+    planning->keys_len = next->plan->admitted;
+    uint16_t *now = renumber(planning);
+    const struct kvr_plan_input input = input_of(planning, now);
+    kvr_plan_compare(next->plan, &input, 0, &next->change);
+    next->handover = kvr_handover_create(&options->handover, next->plan, &input);
+    kvr_free(now);
+    return KVR_OK;
 }
 
 void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,

@@ -1,7 +1,7 @@
 /* What a plan (plan.h) is made from, taken from the router at once, so that the plan itself can be
  * made wherever it keeps no request waiting:
  *
- *   kvr_planning_init(&planning, router, now_ns);               with the router
+ *   kvr_planning_init(&planning, router, now_ns);               with the router; or in pieces
  *   kvr_planning_make(&planning, &options, &next, &error);      anywhere, while no other is made
  *   if (next.change.verdict == KVR_PLAN_INSTALL)
  *       kvr_planning_install(router, now_ns, &planning, &next); with the router: swaps pointers
@@ -40,9 +40,15 @@ struct kvr_planning {
     uint64_t *replicas;          /* by destination: its id */
     uint32_t keys_len;
     uint32_t destinations;
-    /* What is in force, borrowed: it stays until something else is installed. */
+    /* What was in force, borrowed: it must not be destroyed before the planning. */
     const struct kvr_plan *last;   /* NULL: nothing */
-    const uint64_t *last_replicas; /* by destination of `last`; the router's */
+    uint64_t *last_replicas;       /* by destination of `last`: its id */
+    double window_s;               /* how long the keys were counted */
+    struct kvr_window_key *counts; /* while they are read in pieces */
+    uint64_t *tokens;              /* of prompts, by count; NULL: not counted */
+    uint32_t counts_len;
+    uint32_t cursor; /* the next cell of the window */
+    uint64_t now_ns; /* of the counts */
 };
 
 struct kvr_next_plan {
@@ -56,12 +62,24 @@ struct kvr_next_plan {
  * option `key_tokens`: the mean prompt of each key. */
 void kvr_planning_init(struct kvr_planning *planning, const struct kvr_router *router,
                        uint64_t now_ns);
+/* The same in pieces that take no time worth mentioning: begin, then read that many cells of the
+ * window each time, until it returns false. Keys come and go meanwhile. Then, anywhere, finish. */
+void kvr_planning_begin(struct kvr_planning *planning, const struct kvr_router *router,
+                        uint64_t now_ns);
+bool kvr_planning_read(struct kvr_planning *planning, const struct kvr_router *router,
+                       uint32_t cells);
+void kvr_planning_finish(struct kvr_planning *planning);
 void kvr_planning_deinit(struct kvr_planning *planning);
 
 /* A pure function of what it is given. On failure `next` is empty: there is no destination, or an
  * option is out of its range. */
 int kvr_planning_make(const struct kvr_planning *planning,
                       const struct kvr_planning_options *options, struct kvr_next_plan *next,
+                      struct kvr_error *error) KVR_MUST_USE;
+/* The same with a plan that was made elsewhere (plan_file.h), of which its text says all but what
+ * is in force: begin is enough. */
+int kvr_planning_load(struct kvr_planning *planning, const struct kvr_planning_options *options,
+                      struct kvr_slice text, struct kvr_next_plan *next,
                       struct kvr_error *error) KVR_MUST_USE;
 /* From now on `next` decides, and holds what did before. */
 void kvr_planning_install(struct kvr_router *router, uint64_t now_ns,

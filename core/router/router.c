@@ -29,6 +29,9 @@ static void fill_defaults(struct kvr_router_options *options)
     if (options->moves > KVR_MOVES_MAX)
         options->moves = KVR_MOVES_MAX;
     options->index.replicas_max = options->replicas_max;
+    options->keys.replicas_max = options->replicas_max;
+    if (options->keys.span_ns == 0)
+        options->keys.span_ns = KEYS_WINDOW_NS;
 }
 
 void kvr_router_init(struct kvr_router *router, const struct kvr_router_options *options)
@@ -45,12 +48,9 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     kvr_health_init(&router->health, &o->health, &router->replicas);
     kvr_prefix_index_init(&router->index, &o->index);
     kvr_model_table_init(&router->models, o->replicas_max, o->vnodes, o->bytes_per_token);
-    kvr_window_init(&router->keys, &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
-                                                                .replicas_max = o->replicas_max});
+    kvr_window_init(&router->keys, &o->keys);
     if (o->key_tokens)
-        kvr_window_init(&router->key_tokens,
-                        &(struct kvr_window_options){.span_ns = KEYS_WINDOW_NS,
-                                                     .replicas_max = o->replicas_max});
+        kvr_window_init(&router->key_tokens, &o->keys);
     kvr_window_init(&router->openings, &(struct kvr_window_options){.replicas_max = 1});
     router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);

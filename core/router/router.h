@@ -57,9 +57,11 @@ struct kvr_router_options {
     uint64_t hit_rate_window_ns; /* default 10 s */
     bool key_tokens;             /* count prompt tokens by routing key: sizes for plans */
     uint64_t wide_after; /* canonical bytes after which blocks are KVR_PROMPT_WIDE_BYTES; 0 never */
+    bool count_keys;     /* always; else while a script in force needs `plan` or `keys` */
     struct kvr_queue_options queue;
     struct kvr_health_options health;
     struct kvr_prefix_index_options index;
+    struct kvr_window_options keys; /* default span 180 s, as long as Preble looks back */
 };
 
 enum kvr_action_kind {

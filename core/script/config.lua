@@ -288,6 +288,13 @@ local function check(tree)
   if (canary.share or 0) > 0 and (canary.policy or "") == "" then
     refuse("canary.policy", "is needed when canary.share is above 0")
   end
+  local interval = (tree.plan or {}).interval_s or 0
+  if interval > 0 and interval < 0.01 then
+    refuse("plan.interval_s", "must be 0 or at least 0.01, got " .. tostring(interval))
+  end
+  if (tree.plan or {}).handover_every == 1 then
+    refuse("plan.handover_every", "must be 0 or at least 2, got 1")
+  end
   local routing = tree.routing or {}
   if routing.by == "key" and (routing.key or "") == "" then
     refuse("routing.key", "is needed when routing.by is \"key\"")

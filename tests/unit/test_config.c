@@ -135,13 +135,10 @@ static void refusals_name_key_value_and_line(void **state)
         {"ring = {\n points = 5 }", "kvroute.lua:2: ring.points: no such setting; known: vnodes"},
         {"listen = 'x:1'\nlisten_on = 5\n",
          "kvroute.lua:2: listen_on: no such setting; known: listen, admin, replicas, policy, "
-         "params, "
-         "spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, routing, "
-         "index, "
-         "ring, "
-         "health, "
-         "scrape, models, dns, preserve_host, strip_headers, client_keys, moves, limits, queue, "
-         "timeouts, rows, headers, seed, log_level"},
+         "params, spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, "
+         "routing, keys, plan, index, ring, health, scrape, models, dns, preserve_host, "
+         "strip_headers, client_keys, moves, limits, queue, timeouts, rows, headers, seed, "
+         "log_level"},
         {"polcy = 'p2c'", "kvroute.lua:1: polcy: no such setting; did you mean policy?"},
         {"health = 5", "kvroute.lua:1: health: must be a table, got 5"},
         {"replicas = 'http://h:1'", "kvroute.lua:1: replicas: must be a list, got \"http://h:1\""},
@@ -181,6 +178,10 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:1: admin.token: is needed when admin.listen is not a loopback address"},
         {"admin = {\n  listen = '0.0.0.0:8081',\n  token = 5 }",
          "kvroute.lua:3: admin.token: must be a text, got something else"},
+        {"plan.interval_s = 0.001",
+         "kvroute.lua:1: plan.interval_s: must be 0 or at least 0.01, got 0.001"},
+        {"plan = { handover_every = 1 }",
+         "kvroute.lua:1: plan.handover_every: must be 0 or at least 2, got 1"},
         {"routing.by = 'key'", "kvroute.lua:1: routing.key: is needed when routing.by is \"key\""},
         {"routing = { by = 'tenant' }",
          "kvroute.lua: tenant.key: is needed when routing.by is \"tenant\""},

@@ -204,6 +204,40 @@ static void test_what_a_plan_is_made_from(void **state)
     free_router(router);
 }
 
+/* In pieces between which a key goes and comes back: it is there once, the others as at once. */
+static void test_what_is_read_in_pieces(void **state)
+{
+    (void)state;
+    struct kvr_router *router = kvr_alloc(sizeof *router);
+    kvr_router_init(router,
+                    &(struct kvr_router_options){.replicas_max = 2, .keys = {.cells_max = 8}});
+    struct kvr_window *window = &router->keys;
+    for (uint64_t key = 1; key <= 4; key++)
+        kvr_window_add(window, S, key, 0, (uint32_t)key); /* two cells each: it is full */
+    struct kvr_planning planning;
+    kvr_planning_begin(&planning, router, 2 * (uint64_t)S);
+    assert_true(kvr_planning_read(&planning, router, 4)); /* 1 and 2 */
+    kvr_window_add(window, 2 * (uint64_t)S, 5, 0, 1);     /* 1 goes ... */
+    kvr_window_add(window, 2 * (uint64_t)S, 4, 0, 1);
+    kvr_window_add(window, 2 * (uint64_t)S, 6, 0, 1); /* ... and 2 ... */
+    kvr_window_add(window, 2 * (uint64_t)S, 1, 0, 1); /* and 1 is back where 3 was */
+    assert_false(kvr_planning_read(&planning, router, 100));
+    uint32_t read = planning.counts_len, ones = 0, fours = 0;
+    for (uint32_t i = 0; i < read; i++)
+        ones += planning.counts[i].key == 1;
+    assert_int_equal(ones, 2);
+    kvr_planning_finish(&planning);
+    assert_int_equal(planning.keys_len, read - 1);
+    for (uint32_t i = ones = 0; i < planning.keys_len; i++) {
+        ones += planning.keys[i].key == 1;
+        fours += planning.keys[i].key == 4 && planning.keys[i].rate == 5;
+    }
+    assert_int_equal(ones, 1);
+    assert_int_equal(fours, 1);
+    kvr_planning_deinit(&planning);
+    free_router(router);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_only_those_who_need_it_see_it),
         cmocka_unit_test(test_a_replica_is_known_by_its_name),
         cmocka_unit_test(test_what_a_plan_is_made_from),
+        cmocka_unit_test(test_what_is_read_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,400 @@
+#include "planner.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "file.h"
+#include "log.h"
+#include "memory.h"
+#include "plan_file.h"
+
+#define CELLS_A_PIECE 2048 /* of the window: about 0.1 ms */
+
+static void go_idle(struct kvr_planner *planner);
+
+const char *kvr_planner_phase_name(enum kvr_planner_phase phase)
+{
+    static const char *const names[] = {"idle", "counting", "making", "cleaning"};
+    return names[phase];
+}
+
+const char *kvr_planner_result_name(enum kvr_planner_result result)
+{
+    static const char *const names[KVR_PLANNER_RESULTS] = {"none",      "installed", "same",
+                                                           "not_worth", "withheld",  "failed"};
+    return names[result];
+}
+
+/* Of this thread: what a request on the loop has to wait for, whatever else the machine does. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec time;
+    KVR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void note_most(uint64_t *most, uint64_t since_ns)
+{
+    uint64_t took_ns = cpu_ns() - since_ns;
+    *most = took_ns > *most ? took_ns : *most;
+}
+
+/* ---- in the thread pool ---- */
+
+static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
+{
+    FILE *file;
+    int rc = kvr_file_open(path, &file, error);
+    if (rc)
+        return rc;
+    size_t len;
+    do {
+        len = fread(kvr_buffer_reserve(text, 1u << 20), 1, 1u << 20, file);
+        text->len += len;
+    } while (len && text->len <= KVR_PLAN_FILE_MAX);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    if (failed)
+        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
+    if (text->len > KVR_PLAN_FILE_MAX)
+        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %u bytes", path, KVR_PLAN_FILE_MAX);
+    return KVR_OK;
+}
+
+static void load_file(struct kvr_planner *planner)
+{
+    struct kvr_buffer text = {0};
+    struct kvr_error *error = &planner->made_error, reason = {0};
+    const char *path = planner->wish.file;
+    if (read_file(path, &text, error) == KVR_OK &&
+        kvr_planning_load(&planner->planning, &planner->options.planning, kvr_buffer_slice(&text),
+                          &planner->made, &reason))
+        kvr_error_set(error, reason.code, "%s: %s", path, reason.text);
+    kvr_buffer_deinit(&text);
+}
+
+static void plan_traffic(struct kvr_planner *planner)
+{
+    kvr_planning_finish(&planner->planning);
+    if (planner->planning.keys_len == 0)
+        kvr_error_set(&planner->made_error, KVR_E_STATE,
+                      "no request with a routing key came within the window");
+    else if (kvr_planning_make(&planner->planning, &planner->options.planning, &planner->made,
+                               &planner->made_error))
+        KVR_CHECK(planner->made_error.code);
+}
+
+static void count_places(struct kvr_planner *planner)
+{
+    const struct kvr_plan *plan = planner->made.plan;
+    planner->made_placed = kvr_alloc_zero(plan->destinations, sizeof *planner->made_placed);
+    for (uint32_t i = 0; i < plan->copies; i++)
+        planner->made_placed[plan->assigned[i]]++;
+}
+
+static void make(struct kvr_planner *planner)
+{
+    uint64_t began_ns = kvr_loop_now();
+    planner->made = (struct kvr_next_plan){0};
+    planner->made_error = (struct kvr_error){0};
+    if (*planner->wish.file)
+        load_file(planner);
+    else
+        plan_traffic(planner);
+    if (planner->made.plan)
+        count_places(planner);
+    planner->made_ns = kvr_loop_now() - began_ns;
+}
+
+static void clean(struct kvr_planner *planner)
+{
+    kvr_next_plan_deinit(&planner->made);
+    planner->made = (struct kvr_next_plan){0};
+    kvr_planning_deinit(&planner->planning);
+    planner->planning = (struct kvr_planning){0};
+    kvr_free(planner->made_placed);
+    planner->made_placed = NULL;
+    kvr_plan_destroy(planner->rubbish);
+    planner->rubbish = NULL;
+}
+
+static void on_work(uv_work_t *work)
+{
+    struct kvr_planner *planner = work->data;
+    if (planner->phase == KVR_PLANNER_MAKING)
+        make(planner);
+    else
+        clean(planner);
+}
+
+/* ---- on the loop ---- */
+
+static void install(struct kvr_planner *planner)
+{
+    const struct kvr_plan_change *change = &planner->made.change;
+    uint64_t began_ns = cpu_ns();
+    kvr_planning_install(planner->router, kvr_loop_now(), &planner->planning, &planner->made);
+    struct kvr_planner_origin *origin = &planner->origin;
+    uint32_t *placed = origin->placed;
+    origin->placed = planner->made_placed;
+    planner->made_placed = placed; /* to be freed with what it was of */
+    snprintf(origin->file, sizeof origin->file, "%s", planner->wish.file);
+    origin->window_s = *origin->file ? 0 : planner->planning.window_s;
+    origin->since_ns = kvr_loop_now();
+    planner->counters.added += change->added;
+    planner->counters.removed += change->removed;
+    note_most(&planner->counters.install_ns_max, began_ns);
+}
+
+static enum kvr_planner_result judge(const struct kvr_planner *planner)
+{
+    if (!planner->made.plan)
+        return KVR_PLANNER_FAILED;
+    if (*planner->withheld)
+        return KVR_PLANNER_WITHHELD;
+    /* Against a plan that has been withdrawn since it was compared, nothing is the same. */
+    if (!planner->router->plan)
+        return KVR_PLANNER_INSTALLED;
+    switch ((enum kvr_plan_verdict)planner->made.change.verdict) {
+    case KVR_PLAN_SAME:
+        return KVR_PLANNER_SAME;
+    case KVR_PLAN_NOT_WORTH:
+        return KVR_PLANNER_NOT_WORTH;
+    case KVR_PLAN_INSTALL:
+        break;
+    }
+    return KVR_PLANNER_INSTALLED;
+}
+
+static void tell_log(const struct kvr_planner *planner)
+{
+    const struct kvr_planner_attempt *last = &planner->last;
+    if (last->result == KVR_PLANNER_INSTALLED)
+        kvr_log(KVR_LOG_INFO,
+                "plan: %u of %u keys, imbalance %.3f; %u placements kept, %u added, %u removed",
+                last->admitted, last->keys, last->imbalance, last->change.kept, last->change.added,
+                last->change.removed);
+    else if (last->result == KVR_PLANNER_FAILED)
+        kvr_log(KVR_LOG_WARN, "plan: %s", last->error.text);
+}
+
+/* What was made is judged, and taken or not. */
+static void conclude(struct kvr_planner *planner)
+{
+    struct kvr_planner_attempt *last = &planner->last;
+    const struct kvr_plan *plan = planner->made.plan;
+    *last = (struct kvr_planner_attempt){
+        .result = judge(planner),
+        .error = planner->made_error,
+        .change = planner->made.change,
+        .ended_ns = kvr_loop_now(),
+        .made_ns = planner->made_ns,
+        .keys = plan ? plan->keys : 0,
+        .admitted = plan ? plan->admitted : 0,
+        .imbalance = plan ? plan->imbalance : 0,
+    };
+    planner->counters.results[last->result]++;
+    if (last->result == KVR_PLANNER_INSTALLED)
+        install(planner);
+    tell_log(planner);
+}
+
+static void on_worked(uv_work_t *work, int status);
+
+static void start_work(struct kvr_planner *planner, enum kvr_planner_phase phase)
+{
+    planner->phase = phase;
+    KVR_CHECK(uv_queue_work(planner->loop->uv, &planner->work, on_work, on_worked) == 0);
+}
+
+static void start_cleaning(struct kvr_planner *planner)
+{
+    uv_timer_stop(&planner->due);
+    planner->rubbish = planner->withdrawn;
+    planner->withdrawn = NULL;
+    start_work(planner, KVR_PLANNER_CLEANING);
+}
+
+static void on_worked(uv_work_t *work, int status)
+{
+    struct kvr_planner *planner = work->data;
+    KVR_CHECK(status == 0); /* nobody cancels it */
+    if (planner->phase == KVR_PLANNER_CLEANING) {
+        go_idle(planner);
+        return;
+    }
+    if (!planner->closing)
+        conclude(planner);
+    struct kvr_planner_wish wish = planner->wish;
+    planner->wish = (struct kvr_planner_wish){0};
+    start_cleaning(planner);
+    if (wish.on_done)
+        wish.on_done(wish.context,
+                     planner->last.result == KVR_PLANNER_FAILED ? &planner->last.error : NULL);
+}
+
+static void on_count(uv_idle_t *idle)
+{
+    struct kvr_planner *planner = idle->data;
+    uint64_t began_ns = cpu_ns();
+    bool more = kvr_planning_read(&planner->planning, planner->router, CELLS_A_PIECE);
+    note_most(&planner->counters.piece_ns_max, began_ns);
+    if (more)
+        return;
+    uv_idle_stop(idle);
+    start_work(planner, KVR_PLANNER_MAKING);
+}
+
+static void begin(struct kvr_planner *planner)
+{
+    KVR_CHECK(planner->phase == KVR_PLANNER_IDLE);
+    uint64_t began_ns = cpu_ns();
+    uv_timer_stop(&planner->due);
+    kvr_planning_begin(&planner->planning, planner->router, kvr_loop_now());
+    note_most(&planner->counters.piece_ns_max, began_ns);
+    if (*planner->wish.file) {
+        start_work(planner, KVR_PLANNER_MAKING);
+        return;
+    }
+    planner->phase = KVR_PLANNER_COUNTING;
+    uv_idle_start(&planner->counting, on_count);
+}
+
+static void on_due(uv_timer_t *timer)
+{
+    struct kvr_planner *planner = timer->data;
+    begin(planner);
+}
+
+static void finish_if_closed(struct kvr_planner *planner)
+{
+    if (!planner->closing || planner->open_handles || planner->phase != KVR_PLANNER_IDLE)
+        return;
+    kvr_free(planner->origin.placed);
+    planner->origin.placed = NULL;
+    if (planner->on_closed)
+        planner->on_closed(planner->closed_context);
+}
+
+static void go_idle(struct kvr_planner *planner)
+{
+    planner->phase = KVR_PLANNER_IDLE;
+    if (planner->withdrawn) {
+        start_cleaning(planner);
+    } else if (planner->closing) {
+        finish_if_closed(planner);
+    } else if (planner->wished) {
+        planner->wish = planner->next_wish;
+        planner->wished = false;
+        begin(planner);
+    } else if (planner->options.interval_ns) {
+        uv_timer_start(&planner->due, on_due, planner->options.interval_ns / 1000000, 0);
+    }
+}
+
+/* ---- what others call ---- */
+
+void kvr_planner_start(struct kvr_planner *planner, struct kvr_loop *loop,
+                       struct kvr_router *router, const struct kvr_planner_options *options)
+{
+    memset(planner, 0, sizeof *planner);
+    planner->loop = loop;
+    planner->router = router;
+    planner->options = *options;
+    KVR_CHECK(uv_idle_init(loop->uv, &planner->counting) == 0);
+    KVR_CHECK(uv_timer_init(loop->uv, &planner->due) == 0);
+    planner->work.data = planner->counting.data = planner->due.data = planner;
+    planner->open_handles = 2;
+    go_idle(planner);
+}
+
+int kvr_planner_load_first(struct kvr_planner *planner, const char *file, struct kvr_error *error)
+{
+    KVR_CHECK(planner->phase == KVR_PLANNER_IDLE);
+    kvr_planning_begin(&planner->planning, planner->router, kvr_loop_now());
+    snprintf(planner->wish.file, sizeof planner->wish.file, "%s", file);
+    make(planner);
+    conclude(planner);
+    planner->wish = (struct kvr_planner_wish){0};
+    clean(planner);
+    if (planner->last.result == KVR_PLANNER_FAILED)
+        return kvr_error_set(error, planner->last.error.code, "%s", planner->last.error.text);
+    return KVR_OK;
+}
+
+int kvr_planner_ask(struct kvr_planner *planner, const struct kvr_planner_wish *wish,
+                    struct kvr_error *error)
+{
+    if (*planner->withheld)
+        return kvr_error_set(error, KVR_E_STATE, "plans are withheld: %s", planner->withheld);
+    if (planner->wished)
+        return kvr_error_set(error, KVR_E_STATE, "another plan is being made");
+    planner->next_wish = *wish;
+    planner->wished = true;
+    if (planner->phase == KVR_PLANNER_IDLE)
+        go_idle(planner);
+    return KVR_OK;
+}
+
+static void forget(struct kvr_planner_wish *wish, const void *context)
+{
+    if (wish->context == context)
+        wish->on_done = NULL;
+}
+
+void kvr_planner_forget(struct kvr_planner *planner, const void *context)
+{
+    forget(&planner->wish, context);
+    forget(&planner->next_wish, context);
+}
+
+void kvr_planner_withhold(struct kvr_planner *planner, const char *why)
+{
+    snprintf(planner->withheld, sizeof planner->withheld, "%s", *why ? why : "by request");
+    if (!planner->router->plan)
+        return;
+    KVR_CHECK(!planner->withdrawn); /* since then none has been installed */
+    planner->withdrawn = kvr_router_install_plan(planner->router, NULL, NULL);
+    planner->counters.withdrawals++;
+    kvr_log(KVR_LOG_WARN, "plan: withdrawn: %s", planner->withheld);
+    if (planner->phase == KVR_PLANNER_IDLE)
+        go_idle(planner);
+}
+
+void kvr_planner_resume(struct kvr_planner *planner)
+{
+    if (!*planner->withheld)
+        return;
+    planner->withheld[0] = '\0';
+    kvr_log(KVR_LOG_INFO, "plan: no longer withheld");
+    if (planner->wished)
+        return;
+    struct kvr_planner_wish wish = {.on_done = NULL};
+    int rc = kvr_planner_ask(planner, &wish, NULL);
+    KVR_CHECK(rc == KVR_OK);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct kvr_planner *planner = handle->data;
+    planner->open_handles--;
+    finish_if_closed(planner);
+}
+
+void kvr_planner_close(struct kvr_planner *planner, void *context, void (*on_closed)(void *context))
+{
+    KVR_CHECK(!planner->closing);
+    planner->closing = true;
+    planner->closed_context = context;
+    planner->on_closed = on_closed;
+    planner->wished = false;
+    planner->wish.on_done = NULL;
+    if (planner->phase == KVR_PLANNER_COUNTING) {
+        uv_idle_stop(&planner->counting);
+        start_cleaning(planner);
+    }
+    uv_close((uv_handle_t *)&planner->counting, on_handle_closed);
+    uv_close((uv_handle_t *)&planner->due, on_handle_closed);
+}

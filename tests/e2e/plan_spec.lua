@@ -1,0 +1,327 @@
+-- The plan of routing keys in a running router: made from traffic or a file, shown, withheld.
+local cjson = require("cjson")
+local check = require("e2e.support.check")
+local Fleet = require("e2e.support.fleet")
+local http = require("e2e.support.http")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+local Replica = require("e2e.support.replica")
+
+local DONE, REFUSED, USAGE = 0, 1, 2
+
+local runs = 0
+
+-- Runs kvroute with these arguments to its end: the exit code, stdout and stderr.
+local function kvroute(fleet, ...)
+  runs = runs + 1
+  local path = ("%s/run.%d"):format(fleet.folder, runs)
+  local run = process.start({ Fleet.binary, ... }, {
+    out = path .. ".out",
+    err = path .. ".err",
+    env = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" },
+  })
+  local how, code = run:wait(10)
+  assert.equal("exited", how)
+  return code, run:stdout(), run:stderr()
+end
+
+-- What `kvroute ctl plan ...` shows, which succeeds and keeps to its width.
+local function shows(fleet, ...)
+  local code, out, err = kvroute(fleet, "ctl", "plan", ...)
+  assert.same({ DONE, "" }, { code, err })
+  for line in out:gmatch("[^\n]*") do assert.is_true(#line <= 100, line) end
+  return out
+end
+
+local function has(text, part)
+  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
+end
+
+-- A fleet whose requests are planned by the header Shard.
+local function start(plan, options)
+  options = options or {}
+  return Fleet.start({
+    replicas = options.replicas or 3,
+    script = Replica.answers(),
+    ready = options.ready,
+    config = {
+      policy = options.policy or "cacheroute",
+      shadow = options.shadow,
+      routing = { by = "key", key = "shard" },
+      plan = plan,
+    },
+  })
+end
+
+-- Requests of a shard; the replica and the reason of the last.
+local function ask(fleet, shard, times)
+  local answer
+  for _ = 1, times or 1 do answer = fleet:chat("Hello", nil, { "Shard: " .. shard }) end
+  assert.equal(200, answer.status)
+  return answer:header("x-kvroute-replica"), answer:header("x-kvroute-reason")
+end
+
+local function asks(fleet, times)
+  for shard, count in pairs(times) do ask(fleet, shard, count) end
+end
+
+local function wait_plan(fleet, what, done)
+  local state
+  loop.wait(function()
+    state = fleet:admin("/admin/plan")
+    return done(state)
+  end, 5, what)
+  return state
+end
+
+local function write_plan(fleet, name, lines)
+  local path = fleet.folder .. "/" .. name
+  Fleet.write(path, "key,rate,destinations\n" .. table.concat(lines, "\n") .. "\n")
+  return path
+end
+
+describe("a plan of live traffic", function()
+  after_each(Fleet.finish)
+
+  it("is made every interval, decides, and is told of", function()
+    local fleet = start({ interval_s = 0.05, slots = 10 })
+    assert.equal("unplanned", select(2, ask(fleet, "a")))
+    asks(fleet, { a = 8, b = 6, c = 4, d = 2 })
+    local state = wait_plan(fleet, "four keys to be planned", function(it)
+      return it.plan ~= cjson.null and it.plan.admitted == 4
+    end)
+    assert.same({ 4, 4, 0 }, { state.plan.keys, state.plan.copies, state.plan.tail_rate })
+    assert.equal(3, #state.plan.destinations)
+    assert.is_true(state.needed)
+    local keys = 0
+    for _, each in ipairs(state.plan.destinations) do
+      assert.truthy(fleet:replica(each.replica))
+      keys = keys + each.keys
+    end
+    assert.equal(4, keys)
+    -- The three hottest keys have a replica each, and stay there.
+    local places = {}
+    for _, shard in ipairs({ "a", "b", "c" }) do
+      local place, reason = ask(fleet, shard)
+      assert.equal("planned", reason)
+      assert.is_nil(places[place])
+      places[place] = shard
+      for _ = 1, 5 do assert.same({ place, "planned" }, { ask(fleet, shard) }) end
+    end
+    assert.equal("unplanned", select(2, ask(fleet, "new")))
+    local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+    has(page, 'kvroute_plan_decisions_total{plan="planned"} ')
+    has(page, 'kvroute_plannings_total{result="installed"} ')
+    assert.is_true(tonumber(page:match("\nkvroute_plan_admitted_keys (%d+)")) >= 4)
+    assert.is_true(tonumber(page:match("\nkvroute_plan_imbalance_ratio (%S+)")) >= 1)
+    local out = shows(fleet)
+    has(out, "a plan is made every 0.05 s")
+    has(out, " s of traffic, in force for ")
+    for _, replica in ipairs(fleet.replicas) do has(out, replica.name) end
+    local decoded = cjson.decode((select(2, kvroute(fleet, "ctl", "--json", "plan"))))
+    assert.equal(3, #decoded.plan.destinations)
+  end)
+
+  it("is made when asked for, and says what it changed", function()
+    local fleet = start({ slots = 10 })
+    has(shows(fleet), "no plan is in force")
+    local code, _, err = kvroute(fleet, "ctl", "plan", "now")
+    assert.equal(REFUSED, code)
+    has(err, "no request with a routing key came within the window")
+    check.api_error(fleet:admin_answer("/admin/plan/now", {}), 409, "not_possible_now")
+    asks(fleet, { a = 3, b = 2 })
+    has(shows(fleet, "now"), "2 of 2 keys, with 100.0 % of the rate")
+    local first = fleet:admin("/admin/plan")
+    assert.same({ "installed", 2, 0, 1 }, { first.last.result, first.last.change.added,
+      first.last.change.removed, first.last.change.churn })
+    -- The same keys at the same places: nothing is installed.
+    asks(fleet, { a = 3, b = 2 })
+    has(shows(fleet, "now"), "changed nothing: it places all keys as the last one")
+    asks(fleet, { c = 2 })
+    local third = fleet:admin("/admin/plan/now", {})
+    assert.same({ "installed", 2, 1, 0 }, { third.last.result, third.last.change.kept,
+      third.last.change.added, third.last.change.removed })
+    assert.same({ 2, 1, 2 }, { third.plannings.installed, third.plannings.same,
+      third.plannings.failed })
+    assert.equal(USAGE, (kvroute(fleet, "ctl", "plan", "soon")))
+  end)
+
+  it("is shown by an explanation, candidate by candidate", function()
+    local fleet = start({ slots = 10 })
+    ask(fleet, "a", 3)
+    fleet:admin("/admin/plan/now", {})
+    local place = ask(fleet, "a")
+    local explained = fleet:admin("/admin/explain", { headers = { Shard = "a" },
+      body = cjson.decode(Fleet.chat("Hello")) })
+    assert.equal(1, explained.view.planned)
+    for _, candidate in ipairs(explained.candidates) do
+      assert.equal(candidate.replica == place and 1 or 0, candidate.assigned)
+    end
+    assert.same({ place, "planned" }, { explained.replica, explained.reason })
+    Fleet.write(fleet.folder .. "/chat.json", Fleet.chat("Hello"))
+    local code, out = kvroute(fleet, "ctl", "explain", "--header", "Shard: a",
+      fleet.folder .. "/chat.json")
+    assert.equal(DONE, code)
+    has(out, "\nplan      " .. place .. "\n")
+  end)
+
+  it("outlives reloads and switches of policy and spill rule", function()
+    local fleet = start({ slots = 10 })
+    ask(fleet, "a", 3)
+    local before = fleet:admin("/admin/plan/now", {})
+    local place = ask(fleet, "a")
+    fleet:admin("/admin/reload", {})
+    fleet:admin("/admin/spill", { name = "load_min" })
+    assert.same({ place, "planned" }, { ask(fleet, "a") })
+    fleet:admin("/admin/policy", { name = "p2c" })
+    assert.is_false(fleet:admin("/admin/plan").needed)
+    has(shows(fleet), "no policy in force needs a plan")
+    fleet:admin("/admin/policy", { name = "cacheroute" })
+    assert.same({ place, "planned" }, { ask(fleet, "a") })
+    assert.equal(1, fleet:admin("/admin/plan").plannings.installed)
+    assert.same(before.plan.destinations, fleet:admin("/admin/plan").plan.destinations)
+  end)
+
+  it("is about replicas by name: one that leaves and comes back has its keys again", function()
+    local fleet = start({ slots = 10 })
+    ask(fleet, "a", 3)
+    fleet:admin("/admin/plan/now", {})
+    local place = ask(fleet, "a")
+    fleet:admin("/admin/replicas/remove", { replica = place })
+    local other, reason = ask(fleet, "a")
+    assert.not_equal(place, other)
+    assert.equal("planned_away", reason)
+    has(shows(fleet), "(has left)")
+    fleet:admin("/admin/replicas", { url = "http://" .. place })
+    fleet:wait_ready()
+    assert.same({ place, "planned" }, { ask(fleet, "a") })
+    -- The next plan is of those that take requests.
+    fleet:admin("/admin/replicas/drain", { replica = place })
+    assert.equal("planned_away", select(2, ask(fleet, "a")))
+    has(shows(fleet), place .. " (away)")
+    local state = fleet:admin("/admin/plan/now", {})
+    assert.equal(2, #state.plan.destinations)
+    assert.equal("planned", select(2, ask(fleet, "a")))
+  end)
+
+  it("can be withheld, and comes again", function()
+    local fleet = start({ slots = 10, interval_s = 0.05 })
+    ask(fleet, "a", 3)
+    wait_plan(fleet, "a plan", function(it) return it.plan ~= cjson.null end)
+    assert.equal("planned", select(2, ask(fleet, "a")))
+    local out = shows(fleet, "off", "the workload flipped")
+    has(out, "no plan is in force")
+    has(out, "WITHHELD: the workload flipped")
+    assert.equal("unplanned", select(2, ask(fleet, "a")))
+    local state = wait_plan(fleet, "a plan to be withheld", function(it)
+      return it.last.result == "withheld"
+    end)
+    assert.equal(cjson.null, state.plan)
+    assert.equal(1, state.plannings.withdrawals)
+    local err = check.api_error(fleet:admin_answer("/admin/plan/now", {}), 409,
+      "not_possible_now")
+    has(err.message, "the workload flipped")
+    shows(fleet, "on")
+    wait_plan(fleet, "a plan again", function(it) return it.plan ~= cjson.null end)
+    assert.equal("planned", select(2, ask(fleet, "a")))
+  end)
+
+  it("is made while a shadow needs it, and acts for that one alone", function()
+    local fleet = start({ slots = 10 }, { policy = "round_robin", shadow = "cacheroute" })
+    ask(fleet, "a", 3)
+    fleet:admin("/admin/plan/now", {})
+    ask(fleet, "a", 3)
+    for i, row in ipairs(fleet:rows(6)) do
+      assert.equal("round_robin", row.reason)
+      assert.equal(i <= 3 and "unplanned" or "planned", row.shadow[1].reason)
+    end
+  end)
+end)
+
+describe("a plan of a file", function()
+  after_each(Fleet.finish)
+
+  it("is what kvroute plan has written, from the start and later", function()
+    local fleet = start({})
+    local rates = fleet.folder .. "/rates.csv"
+    Fleet.write(rates, "key,rate\nhot,9\nwarm,4\ncool,1\n")
+    local plan = fleet.folder .. "/plan.csv"
+    local argv = { "plan", "--rates", rates, "--slots", "2", "--q-cap", "5", "--out", plan }
+    for _, replica in ipairs(fleet.replicas) do
+      argv[#argv + 1] = "--to"
+      argv[#argv + 1] = replica.name
+    end
+    assert.equal(DONE, (kvroute(fleet, unpack(argv))))
+    local out = shows(fleet, "load", plan)
+    has(out, "3 of 3 keys, with 100.0 % of the rate of 14/s; 1 split, 4 copies")
+    has(out, "plan.csv, in force for ")
+    local placed = {}
+    for shard, to in Fleet.read(plan):gmatch("(%a+),%d+,([^\n]+)") do placed[shard] = to end
+    for shard, to in pairs(placed) do
+      for _ = 1, 4 do
+        local place, reason = ask(fleet, shard)
+        assert.equal("planned", reason)
+        has(to, place)
+      end
+    end
+    -- Another file over it: churn is told, and requests go by it.
+    local names = { fleet.replicas[1].name, fleet.replicas[2].name, fleet.replicas[3].name }
+    local second = write_plan(fleet, "second.csv", { "hot,1," .. names[3], "other,1," .. names[1] })
+    local state = fleet:admin("/admin/plan", { file = second })
+    assert.same({ 1, 1 }, { state.last.change.keys_both, state.last.change.keys_new })
+    assert.same({ names[3], "planned" }, { ask(fleet, "hot") })
+    assert.equal("unplanned", select(2, ask(fleet, "warm")))
+  end)
+
+  it("is there before the first request, and one that is bad lets nothing start", function()
+    local fleet = start({}, { replicas = 2 })
+    local names = { fleet.replicas[1].name, fleet.replicas[2].name }
+    local good = write_plan(fleet, "good.csv", { "a,1," .. names[2] })
+    local bad = write_plan(fleet, "bad.csv", { "a,1," .. names[1], "b,1,nowhere:1" })
+    local function serve(...)
+      return process.start({ Fleet.binary, "serve", "-c", fleet.folder .. "/kvroute.lua", "-s",
+        "rows.path=", ... }, { out = fleet.folder .. "/o", err = fleet.folder .. "/e" })
+    end
+    local refused = serve("-s", "plan.file=" .. bad)
+    assert.same({ "exited", 1 }, { refused:wait(10) })
+    has(refused:stderr(), ("plan.file: %s: line 3: destinations are replicas that are here "
+      .. 'and not draining, not "nowhere:1"'):format(bad))
+    local second = serve("-s", "plan.file=" .. good)
+    local address = second:wait_line("kvroute serving on (%S+)", 10)
+    local answer
+    loop.wait(function()
+      answer = http.request(address, Fleet.chat_request("Hello", nil, { "Shard: a" }))
+      return answer.status == 200 and answer:header("x-kvroute-reason") == "planned"
+    end, 5, "a planned answer")
+    assert.equal(names[2], answer:header("x-kvroute-replica"))
+    second:kill()
+  end)
+
+  it("that is bad changes nothing, and says why in the API's shape", function()
+    local fleet = start({})
+    local name = fleet.replicas[1].name
+    fleet:admin("/admin/plan", { file = write_plan(fleet, "good.csv", { "a,1," .. name }) })
+    local cases = {
+      { { "a,x," .. name }, "line 2: a rate is a number of 0 or more, not \"x\"" },
+      { { "a,1," .. name, "a,1," .. name }, "line 3: the key of line 2 again" },
+      { { "a,1," }, "line 2: a key has destinations" },
+    }
+    for i, case in ipairs(cases) do
+      local path = write_plan(fleet, ("bad%d.csv"):format(i), case[1])
+      local err = check.api_error(fleet:admin_answer("/admin/plan", { file = path }), 400,
+        "invalid_value")
+      has(err.message, path .. ": " .. case[2])
+    end
+    check.api_error(fleet:admin_answer("/admin/plan", { file = fleet.folder .. "/none.csv" }), 404,
+      "not_found")
+    local err = check.api_error(fleet:admin_answer("/admin/plan", {}), 400, "invalid_value")
+    assert.equal("file", err.param)
+    local code, _, said = kvroute(fleet, "ctl", "plan", "load", fleet.folder .. "/none.csv")
+    assert.equal(REFUSED, code)
+    has(said, "none.csv")
+    local state = fleet:admin("/admin/plan")
+    assert.equal("failed", state.last.result)
+    has(state.last.why, "none.csv")
+    assert.same({ name, "planned" }, { ask(fleet, "a") })
+  end)
+end)
