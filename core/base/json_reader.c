@@ -25,12 +25,10 @@ size_t kvr_json_offset(const struct kvr_json_reader *json)
     return json->begin ? (size_t)(json->at - json->begin) : 0;
 }
 
-/* The next byte that is no blank, or -1: at the end of the text, or after a failure. */
-static inline int next_byte(struct kvr_json_reader *json)
+/* The same behind blanks, or at the end of the text. */
+static __attribute__((noinline)) int next_byte_further(struct kvr_json_reader *json)
 {
     const char *at = json->at;
-    if (json->code != KVR_OK)
-        return -1;
     while (at < json->end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
         at++;
     json->at = at;
@@ -40,34 +38,35 @@ static inline int next_byte(struct kvr_json_reader *json)
     return -1;
 }
 
-static inline enum kvr_json_kind kind_of(int byte)
+/* The next byte that is no blank, or -1: at the end of the text, or after a failure. */
+static inline int next_byte(struct kvr_json_reader *json)
 {
-    switch (byte) {
-    case '{':
-        return KVR_JSON_OBJECT;
-    case '[':
-        return KVR_JSON_ARRAY;
-    case '"':
-        return KVR_JSON_STRING;
-    case 't':
-        return KVR_JSON_TRUE;
-    case 'f':
-        return KVR_JSON_FALSE;
-    case 'n':
-        return KVR_JSON_NULL;
-    case '-':
-        return KVR_JSON_NUMBER;
-    default:
-        return byte >= '0' && byte <= '9' ? KVR_JSON_NUMBER : KVR_JSON_NONE;
-    }
+    if (json->code != KVR_OK)
+        return -1;
+    if (json->at < json->end && (unsigned char)*json->at > ' ')
+        return (unsigned char)*json->at;
+    return next_byte_further(json);
+}
+
+/* By the byte it starts with. */
+static const uint8_t kinds[256] = {
+    ['{'] = KVR_JSON_OBJECT, ['['] = KVR_JSON_ARRAY,          ['"'] = KVR_JSON_STRING,
+    ['t'] = KVR_JSON_TRUE,   ['f'] = KVR_JSON_FALSE,          ['n'] = KVR_JSON_NULL,
+    ['-'] = KVR_JSON_NUMBER, ['0' ... '9'] = KVR_JSON_NUMBER,
+};
+
+static inline enum kvr_json_kind peek(struct kvr_json_reader *json)
+{
+    int byte = next_byte(json);
+    enum kvr_json_kind kind = byte < 0 ? KVR_JSON_NONE : kinds[byte];
+    if (kind == KVR_JSON_NONE)
+        kvr_json_fail(json, KVR_E_INVALID, "a value was expected");
+    return kind;
 }
 
 enum kvr_json_kind kvr_json_peek(struct kvr_json_reader *json)
 {
-    enum kvr_json_kind kind = kind_of(next_byte(json));
-    if (kind == KVR_JSON_NONE)
-        kvr_json_fail(json, KVR_E_INVALID, "a value was expected");
-    return kind;
+    return peek(json);
 }
 
 static bool enter(struct kvr_json_reader *json)
@@ -84,12 +83,12 @@ static bool enter(struct kvr_json_reader *json)
 
 bool kvr_json_enter_object(struct kvr_json_reader *json)
 {
-    return kvr_json_peek(json) == KVR_JSON_OBJECT && enter(json);
+    return peek(json) == KVR_JSON_OBJECT && enter(json);
 }
 
 bool kvr_json_enter_array(struct kvr_json_reader *json)
 {
-    return kvr_json_peek(json) == KVR_JSON_ARRAY && enter(json);
+    return peek(json) == KVR_JSON_ARRAY && enter(json);
 }
 
 /* Takes the comma that is due, or leaves the container at its closing bracket. True when a member
@@ -122,6 +121,13 @@ static inline bool next_member(struct kvr_json_reader *json, int closing)
 static inline bool take_string(struct kvr_json_reader *json, struct kvr_json_span *span, char **out)
 {
     const char *inside = json->at + 1;
+    const char *quote = out ? NULL : kvr_json_string_short_end(inside, json->end);
+    if (quote) {
+        if (span)
+            *span = (struct kvr_json_span){kvr_slice_make(inside, (size_t)(quote - inside)), false};
+        json->at = quote + 1;
+        return true;
+    }
     struct kvr_json_string_end string = out ? kvr_json_string_decode(inside, json->end, out)
                                             : kvr_json_string_scan(inside, json->end);
     json->at = string.at;
@@ -175,12 +181,12 @@ bool kvr_json_next_item(struct kvr_json_reader *json)
 
 bool kvr_json_read_string(struct kvr_json_reader *json, struct kvr_json_span *span)
 {
-    return kvr_json_peek(json) == KVR_JSON_STRING && take_string(json, span, NULL);
+    return peek(json) == KVR_JSON_STRING && take_string(json, span, NULL);
 }
 
 bool kvr_json_read_decoded(struct kvr_json_reader *json, char **out)
 {
-    return kvr_json_peek(json) == KVR_JSON_STRING && take_string(json, NULL, out);
+    return peek(json) == KVR_JSON_STRING && take_string(json, NULL, out);
 }
 
 /* A number that starts at json->at. */
@@ -196,7 +202,7 @@ static bool take_number(struct kvr_json_reader *json)
 
 bool kvr_json_read_number(struct kvr_json_reader *json, struct kvr_slice *raw)
 {
-    if (kvr_json_peek(json) != KVR_JSON_NUMBER)
+    if (peek(json) != KVR_JSON_NUMBER)
         return false;
     const char *start = json->at;
     if (!take_number(json))
@@ -303,7 +309,7 @@ static bool walk(struct kvr_json_reader *json, char **out)
     struct levels levels = {{0}};
     uint32_t floor = json->depth;
     do {
-        enum kvr_json_kind kind = kvr_json_peek(json);
+        enum kvr_json_kind kind = peek(json);
         if (kind == KVR_JSON_OBJECT || kind == KVR_JSON_ARRAY) {
             uint32_t level = json->depth;
             put(out, kind == KVR_JSON_OBJECT ? '{' : '[');
@@ -323,7 +329,7 @@ static bool walk(struct kvr_json_reader *json, char **out)
 
 bool kvr_json_skip(struct kvr_json_reader *json, struct kvr_slice *raw)
 {
-    if (kvr_json_peek(json) == KVR_JSON_NONE)
+    if (peek(json) == KVR_JSON_NONE)
         return false;
     const char *start = json->at;
     if (!walk(json, NULL))

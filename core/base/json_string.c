@@ -7,8 +7,6 @@
 #include <immintrin.h>
 #define HAS_WIDE
 #define WIDE_FROM 96 /* bytes left from which the wider steps are worth their start */
-#elif defined(__SSE2__)
-#include <emmintrin.h>
 #endif
 
 #define NOT_HEX 0x10000u /* stays above 16 bits however far it is shifted */
@@ -62,27 +60,13 @@ static inline uint64_t special8(uint64_t word)
     return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | control) & high;
 }
 
-#ifdef __SSE2__
-/* A bit for each of sixteen bytes that is not plain. Stores all of them, unless `to` is NULL. */
-static inline unsigned special16(const unsigned char *at, unsigned char *to)
-{
-    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
-    if (to)
-        _mm_storeu_si128((__m128i *)(void *)to, v);
-    __m128i hits =
-        _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
-    hits = _mm_or_si128(hits, _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v));
-    return (unsigned)_mm_movemask_epi8(hits);
-}
-#endif
-
 #ifdef HAS_WIDE
 /* The same in the middle of a long text, 64 bytes a step from at[n] on, while all of them are
  * plain. Returns how far it came. */
 __attribute__((target("avx2"))) static size_t wide_run(const unsigned char *at, size_t n,
                                                        size_t len, unsigned char *to)
 {
-    /* By its low half, the only byte of that half which is none of plain ones and no control. */
+    /* By the lower half of a byte: the one with that half which is neither plain nor a control. */
     const __m256i odd = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 0, '"', 0, 0, 0, 0, 0, 0, 0, 0, 0, '\\', 0, 0, 0));
     const __m256i controls = _mm256_set1_epi8(0x1f);
@@ -113,7 +97,7 @@ static inline const unsigned char *plain_run(const unsigned char *at, const unsi
     size_t n = 0, len = (size_t)(end - at);
 #ifdef __SSE2__
     while (len - n >= 16) {
-        unsigned mask = special16(at + n, out ? to + n : NULL);
+        unsigned mask = kvr_json_special16(at + n, out ? to + n : NULL);
         if (mask) {
             n += (unsigned)__builtin_ctz(mask);
             if (out)

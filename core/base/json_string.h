@@ -13,6 +13,10 @@
 
 #include "slice.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 /* Bytes behind the decoded text that decoding may overwrite: the output needs as much room. */
 #define KVR_JSON_SLACK 32
 
@@ -40,5 +44,35 @@ struct kvr_json_string_end kvr_json_string_decode(const char *at, const char *en
  * `out` has room for raw.len + KVR_JSON_SLACK. Of text that is no valid inside, what stands before
  * the fault. */
 size_t kvr_json_string_unescape(struct kvr_slice raw, char *out);
+
+#ifdef __SSE2__
+/* A bit for each of sixteen bytes that is no plain text: a quote, a backslash, a control character.
+ * Stores all of them, unless `to` is NULL. */
+static inline unsigned kvr_json_special16(const unsigned char *at, unsigned char *to)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
+    if (to)
+        _mm_storeu_si128((__m128i *)(void *)to, v);
+    __m128i hits =
+        _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
+    hits = _mm_or_si128(hits, _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v));
+    return (unsigned)_mm_movemask_epi8(hits);
+}
+#endif
+
+/* The closing quote of a short string of plain bytes, as nearly all keys are; NULL for any other,
+ * which says nothing of it. */
+static inline const char *kvr_json_string_short_end(const char *at, const char *end)
+{
+#ifdef __SSE2__
+    unsigned mask = end - at >= 16 ? kvr_json_special16((const unsigned char *)at, NULL) : 0;
+    if (mask && at[__builtin_ctz(mask)] == '"')
+        return at + __builtin_ctz(mask);
+#else
+    (void)at;
+    (void)end;
+#endif
+    return NULL;
+}
 
 #endif

@@ -29,9 +29,25 @@ static inline bool kvr_slice_equal(struct kvr_slice a, struct kvr_slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-static inline bool kvr_slice_is(struct kvr_slice a, const char *text)
+/* Up to sixteen bytes by words that overlap: for lengths that the compiler knows. */
+static inline __attribute__((always_inline)) bool kvr_same_short(const char *a, const char *b,
+                                                                 size_t len)
 {
-    return kvr_slice_equal(a, kvr_slice_of(text));
+    size_t word = len >= 8 ? 8 : len >= 4 ? 4 : len >= 2 ? 2 : len;
+    uint64_t first = 0, second = 0, left = 0, right = 0;
+    memcpy(&first, a, word);
+    memcpy(&second, b, word);
+    memcpy(&left, a + len - word, word);
+    memcpy(&right, b + len - word, word);
+    return ((first ^ second) | (left ^ right)) == 0;
+}
+
+static inline __attribute__((always_inline)) bool kvr_slice_is(struct kvr_slice a, const char *text)
+{
+    size_t len = strlen(text);
+    if (__builtin_constant_p(len) && len > 0 && len <= 16)
+        return a.len == len && kvr_same_short(a.data, text, len);
+    return kvr_slice_equal(a, kvr_slice_make(text, len));
 }
 
 /* Whether up to eight bytes, as many as `b` has, are the same letters and otherwise the same. */

@@ -65,17 +65,33 @@ struct glance {
     bool odd; /* something that only a real reading understands: an error, an abort, timings */
 };
 
+static bool starts_with(const char *at, const char *end, const char *text)
+{
+    size_t len = strlen(text);
+    return (size_t)(end - at) >= len && memcmp(at, text, len) == 0;
+}
+
 static void glance_at(struct glance *glance, const char *start, const char *at, const char *end)
 {
-    static const char *const words[] = {"\"error\"", "\"abort\"", "\"timings\""};
-    if (at > start && at[-1] == '\\')
-        return; /* inside a string */
-    const char *usage = usage_object(at, end);
-    if (usage)
-        glance->usage = usage;
-    for (size_t i = 0; !usage && i < sizeof words / sizeof *words; i++) {
-        size_t len = strlen(words[i]);
-        glance->odd |= (size_t)(end - at) >= len && memcmp(at, words[i], len) == 0;
+    if (end - at < 2 || (at > start && at[-1] == '\\'))
+        return; /* too short for any, or inside a string */
+    const char *usage = NULL;
+    switch (at[1]) {
+    case 'u':
+        usage = usage_object(at, end);
+        glance->usage = usage ? usage : glance->usage;
+        break;
+    case 'e':
+        glance->odd |= starts_with(at, end, "\"error\"");
+        break;
+    case 'a':
+        glance->odd |= starts_with(at, end, "\"abort\"");
+        break;
+    case 't':
+        glance->odd |= starts_with(at, end, "\"timings\"");
+        break;
+    default:
+        break;
     }
 }
 
@@ -284,18 +300,34 @@ static bool take_plain_body(struct kvr_usage_reader *reader, struct kvr_slice bo
     return true;
 }
 
+/* A whole answer that is one JSON text. */
+static void take_body(struct kvr_usage_reader *reader, struct kvr_slice body, uint64_t now_ns)
+{
+    if (body.data[0] == '[')
+        kvr_usage_read_tail(&reader->usage, body); /* a batch: the last one's counts */
+    else if (!take_plain_body(reader, body))
+        take_event(reader, body, false, now_ns);
+}
+
+void kvr_usage_reader_feed_last(struct kvr_usage_reader *reader, const char *data, size_t len,
+                                uint64_t now_ns)
+{
+    bool whole = len && reader->format == KVR_USAGE_BODY && reader->kept.len == 0;
+    if (whole && len <= KVR_USAGE_KEPT_MAX)
+        take_body(reader, kvr_slice_make(data, len), now_ns);
+    else
+        kvr_usage_reader_feed(reader, data, len, now_ns);
+}
+
 void kvr_usage_reader_finish(struct kvr_usage_reader *reader, uint64_t now_ns)
 {
     struct kvr_slice kept = kvr_buffer_slice(&reader->kept);
     uint32_t malformed = reader->malformed;
     if (kept.len && reader->cut)
         take_cut_line(reader, now_ns);
-    else if (kept.len && reader->format == KVR_USAGE_BODY && kept.data[0] == '[')
-        kvr_usage_read_tail(&reader->usage, kept); /* a batch: the last one's counts */
-    else if (kept.len && reader->format == KVR_USAGE_BODY) {
-        if (!take_plain_body(reader, kept))
-            take_event(reader, kept, false, now_ns);
-    } else if (kept.len)
+    else if (kept.len && reader->format == KVR_USAGE_BODY)
+        take_body(reader, kept, now_ns);
+    else if (kept.len)
         take_line(reader, kept.data, kept.len, now_ns);
     if (reader->format == KVR_USAGE_STREAM)
         reader->malformed = malformed; /* a last line cut short is the connection's fault */

@@ -71,6 +71,9 @@ void kvr_usage_reader_deinit(struct kvr_usage_reader *reader);
 /* Bytes of the answer's payload, in order (chunk framing taken off). */
 void kvr_usage_reader_feed(struct kvr_usage_reader *reader, const char *data, size_t len,
                            uint64_t now_ns);
+/* The same for the last of them: an answer that is whole in one piece is read where it lies. */
+void kvr_usage_reader_feed_last(struct kvr_usage_reader *reader, const char *data, size_t len,
+                                uint64_t now_ns);
 /* No more will come. May be left out when nobody wants the result. */
 void kvr_usage_reader_finish(struct kvr_usage_reader *reader, uint64_t now_ns);
 

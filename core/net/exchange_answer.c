@@ -75,13 +75,17 @@ static void complete(struct kvr_exchange *exchange, bool keep_client)
 }
 
 /* Takes payload: it is read for usage, and its first byte or first token noted. */
-static void take_payload(struct kvr_exchange *exchange, struct kvr_slice payload, uint64_t now_ns)
+static void take_payload(struct kvr_exchange *exchange, struct kvr_slice payload, bool last,
+                         uint64_t now_ns)
 {
     exchange->body_bytes += payload.len;
     if (!exchange->reading || payload.len == 0)
         return;
     bool had_content = exchange->usage.first_content_ns != 0;
-    kvr_usage_reader_feed(&exchange->usage, payload.data, payload.len, now_ns);
+    if (last)
+        kvr_usage_reader_feed_last(&exchange->usage, payload.data, payload.len, now_ns);
+    else
+        kvr_usage_reader_feed(&exchange->usage, payload.data, payload.len, now_ns);
     if (!had_content && exchange->usage.first_content_ns)
         kvr_router_first_token(&exchange->ingress->router, now_ns, exchange->request);
 }
@@ -96,7 +100,7 @@ static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t le
     case KVR_BODY_SIZED:
         used = len < exchange->body_left ? len : (size_t)exchange->body_left;
         exchange->body_left -= used;
-        take_payload(exchange, kvr_slice_make(data, used), now_ns);
+        take_payload(exchange, kvr_slice_make(data, used), exchange->body_left == 0, now_ns);
         return (int64_t)used;
     case KVR_BODY_CHUNKED:
         while (used < len && !kvr_chunked_done(&exchange->chunked)) {
@@ -105,7 +109,7 @@ static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t le
             if (n < 0)
                 return n;
             used += (size_t)n;
-            take_payload(exchange, piece, now_ns);
+            take_payload(exchange, piece, false, now_ns);
             if (exchange->unchunk && piece.len) {
                 uv_buf_t buf = uv_buf_init((char *)piece.data, (unsigned)piece.len);
                 kvr_client_relay(exchange->client, &buf, 1);
@@ -113,7 +117,7 @@ static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t le
         }
         return (int64_t)used;
     default:
-        take_payload(exchange, kvr_slice_make(data, len), now_ns);
+        take_payload(exchange, kvr_slice_make(data, len), false, now_ns);
         return (int64_t)len;
     }
 }

@@ -222,10 +222,21 @@ static struct kvr_usage_reader read_all(enum kvr_usage_format format, const char
     return reader;
 }
 
-static void assert_read(enum kvr_usage_format format, const char *text, uint32_t events,
+/* The end of it as what is known to be the last, without a read before it if `from` is 0. */
+static struct kvr_usage_reader read_last(enum kvr_usage_format format, const char *text,
+                                         size_t from)
+{
+    struct kvr_usage_reader reader;
+    kvr_usage_reader_init(&reader, format);
+    feed(&reader, kvr_slice_of(text), 0, from, 1);
+    kvr_usage_reader_feed_last(&reader, text + from, strlen(text) - from, 1);
+    kvr_usage_reader_finish(&reader, 1 + strlen(text));
+    return reader;
+}
+
+static void assert_seen(struct kvr_usage_reader reader, const char *text, uint32_t events,
                         int64_t prompt, int64_t completion, int64_t cached, const char *flags)
 {
-    struct kvr_usage_reader reader = read_all(format, text);
     char seen[5] = "", *flag = seen;
     if (reader.done_seen)
         *flag++ = 'd';
@@ -242,6 +253,18 @@ static void assert_read(enum kvr_usage_format format, const char *text, uint32_t
                  (long long)reader.usage.prompt_tokens, (long long)reader.usage.completion_tokens,
                  (long long)reader.usage.cached_tokens, seen);
     kvr_usage_reader_deinit(&reader);
+}
+
+static void assert_read(enum kvr_usage_format format, const char *text, uint32_t events,
+                        int64_t prompt, int64_t completion, int64_t cached, const char *flags)
+{
+    struct kvr_usage_reader readers[] = {
+        read_all(format, text),
+        read_last(format, text, 0),
+        read_last(format, text, strlen(text) / 2),
+    };
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        assert_seen(readers[i], text, events, prompt, completion, cached, flags);
 }
 
 static void test_responses_stream(void **state)
