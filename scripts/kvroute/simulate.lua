@@ -185,6 +185,15 @@ local function replicas(sim, count)
   return out
 end
 
+-- Plans that were made, with what they change.
+local function plans(sim)
+  local out, plan = {}, ffi.new("struct kvr_sim_plan")
+  while ffi.simulator().kvr_sim_plan_at(sim, #out, plan) == 0 do
+    out[#out + 1] = ffi.table(plan, "kvr_sim_plan")
+  end
+  return out
+end
+
 ---@param job {spec: table, texts: table<string, string>, rows: string?}
 ---@param alive (fun())? to be called at least every few seconds
 ---@return table
@@ -213,6 +222,8 @@ function M.run(job, alive)
   out.reasons = reasons(sim)
   out.replicas = replicas(sim, options.replicas > 0 and options.replicas
     or options.profile.replicas)
+  local made = plans(sim)
+  if #made > 0 then out.plans = made end
   if #job.spec.collect > 0 then out.collected = finish() end
   out.evidence = judge(out, job.spec.workload.arrivals ~= "closed")
   C.kvr_sim_destroy(ffi.gc(sim, nil))
