@@ -59,6 +59,9 @@ function Request:block(i) end
 ---@field ttft_ms number average of recent first-token times
 ---@field error_rate number average of recent failures, 0..1
 ---@field prefill_tokens_per_s number measured; NaN before the first
+---@field output_tokens number average of recent answers
+---@field token_ms number average time between two tokens of recent answers, after the first
+---@field recent_uncached_tokens number dispatched here in the last 3 minutes (needs work)
 ---@field key_age_ms number since this routing key last came here; NaN never (needs keys)
 ---@field assigned integer 1: the plan places this routing key here (needs plan)
 ---@field id integer slot in the replica table, stable while it is a member
@@ -105,7 +108,7 @@ function Request:block(i) end
 ---@field match_blocks integer believed at the decision
 
 ---@alias kvr.Param string|number|boolean
----@alias kvr.Need "match"|"plan"|"residency"|"keys"|"openings"
+---@alias kvr.Need "match"|"plan"|"residency"|"keys"|"openings"|"work"
 ---@alias kvr.Field "load"|"in_flight"|"uncached_tokens"|string a number of kvr.Row
 
 ---The table that a policy file returns.

@@ -18,7 +18,7 @@
 #endif
 #define KVR_PTR(type) const type *
 
-#define KVR_ABI_VERSION 2
+#define KVR_ABI_VERSION 3
 
 /* One 64-bit block key of a prompt, as its two halves. Equal `key`: equal whole prefix, as far as
  * 32 bits tell. */
@@ -72,6 +72,9 @@ struct kvr_replica_view {
     KVR_RO double ttft_ms;            /* average of recent first-token times */
     KVR_RO double error_rate;         /* average of recent failures, 0..1 */
     KVR_RO double prefill_tokens_per_s; /* measured; NaN before the first */
+    KVR_RO double output_tokens;      /* average of recent answers */
+    KVR_RO double token_ms;           /* average time between two tokens of recent answers */
+    KVR_RO double recent_uncached_tokens; /* estimated, of the last 3 minutes' dispatches */
     KVR_RO double key_age_ms;         /* since this request's routing key last came here; NaN never */
     KVR_RO uint32_t id;               /* slot in the replica table, stable while it is a member */
     KVR_RO uint32_t name;             /* hash of its authority and rank, stable for ever */

@@ -19,6 +19,8 @@ void kvr_load_init(struct kvr_load *load)
     kvr_ewma_init(&load->ttft_ms);
     kvr_ewma_init(&load->error_rate);
     kvr_ewma_init(&load->prefill_tokens_per_s);
+    kvr_ewma_init(&load->output_tokens);
+    kvr_ewma_init(&load->token_ms);
     load->signals = kvr_engine_signals_unread();
     load->hit_rate = (double)NAN;
     load->window_hit_tokens = (double)NAN;

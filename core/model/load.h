@@ -36,6 +36,8 @@ struct kvr_load {
     struct kvr_ewma ttft_ms;
     struct kvr_ewma error_rate; /* 1 a failure, 0 a success */
     struct kvr_ewma prefill_tokens_per_s;
+    struct kvr_ewma output_tokens; /* of an answer */
+    struct kvr_ewma token_ms;      /* between two tokens of an answer, after its first */
     struct kvr_engine_signals signals;
     uint64_t signals_ns;      /* when read; 0 never */
     double hit_rate;          /* of the window below, else the engine's own; NaN unread */

@@ -145,6 +145,7 @@ static void leave_to_settle(struct kvr_router *router, uint64_t now_ns,
     router->pending.now_ns = now_ns;
     router->pending.chain = NULL;
     router->pending.key = 0;
+    router->pending.uncached = 0;
     router->pending.index = index;
     router->pending.reason = reason;
     router->pending.needs = router->needs;
@@ -174,6 +175,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
     leave_to_settle(router, now_ns, request, index, reason);
     router->pending.replica = row->id;
     router->pending.shadows &= record->routed;
+    if (router->needs & KVR_NEEDS_WORK)
+        router->pending.uncached = record->uncached_tokens;
     if (record->routed &&
         (router->options.count_keys || (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN))))
         router->pending.key = kvr_hash32(record->routing_key);

@@ -92,6 +92,14 @@ static void fill_assigned(struct kvr_router *router, uint64_t now_ns,
                 picture->rows[row].assigned = 1;
 }
 
+static void fill_work(struct kvr_router *router, uint64_t now_ns, uint32_t count)
+{
+    struct kvr_replica_view *rows = router->picture.rows;
+    for (uint32_t i = 0; i < count; i++)
+        rows[i].recent_uncached_tokens =
+            (double)kvr_window_total_at(&router->work, now_ns, rows[i].id);
+}
+
 static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
                      double bytes_per_token, struct kvr_replica_view *row)
 {
@@ -124,6 +132,9 @@ static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
     row->ttft_ms = load->ttft_ms.value;
     row->error_rate = load->error_rate.value;
     row->prefill_tokens_per_s = load->prefill_tokens_per_s.value;
+    row->output_tokens = load->output_tokens.value;
+    row->token_ms = load->token_ms.value;
+    row->recent_uncached_tokens = (double)NAN;
     row->key_age_ms = (double)NAN;
     row->assigned = 0;
     row->operational = replica->operational;
@@ -156,6 +167,8 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
         picture->ids[i] = replica->id;
         picture->weights[i] = replica->weight;
     }
+    if (needs & KVR_NEEDS_WORK)
+        fill_work(router, now_ns, model->members_count);
     if ((needs & KVR_NEEDS_KEYS) && record->routing_key)
         fill_key_ages(router, now_ns, record);
     picture->view.planned = 0;

@@ -27,6 +27,7 @@ int kvr_router_add_replica(struct kvr_router *router, uint64_t now_ns,
     kvr_load_init(&router->loads[slot]);
     kvr_prefix_index_purge(&router->index, (uint32_t)slot);
     kvr_window_forget(&router->keys, (uint32_t)slot);
+    kvr_window_forget(&router->work, (uint32_t)slot);
     kvr_shadow_forget_replica(router, (uint32_t)slot);
     kvr_health_added(&router->health, (uint32_t)slot, now_ns);
     return slot;

@@ -10,6 +10,7 @@
 #define TTFT_WEIGHT        0.1 /* of one request in a replica's averages */
 #define ERROR_WEIGHT       0.05
 #define PREFILL_WEIGHT     0.1
+#define OUTPUT_WEIGHT      0.1
 #define PREFILL_TOKENS_MIN 64 /* fewer say more of the fixed cost than of the rate */
 
 /* Is the replica it was sent to still the same one, for blame and praise? */
@@ -161,6 +162,21 @@ static void count_belief(struct kvr_router *router, const struct kvr_request_rec
     }
 }
 
+/* What an answer says of its replica. Several at once, or one in one piece, tell no gap. */
+static void measure_answer(struct kvr_router *router, uint64_t now_ns,
+                           const struct kvr_request_record *record, const struct kvr_ending *ending)
+{
+    if (ending->outcome != KVR_OUTCOME_SUCCESS || ending->output_tokens <= 0 || !record->routed ||
+        record->choices != 1 || !same_replica(router, record))
+        return;
+    struct kvr_load *load = &router->loads[record->replica];
+    double tokens = (double)ending->output_tokens;
+    kvr_ewma_add(&load->output_tokens, tokens, OUTPUT_WEIGHT);
+    if (record->stream && record->got_first_token && tokens > 1)
+        kvr_ewma_add(&load->token_ms,
+                     (double)(now_ns - record->first_token_ns) / 1e6 / (tokens - 1), OUTPUT_WEIGHT);
+}
+
 static void count_ending(struct kvr_router *router, const struct kvr_ending *ending)
 {
     struct kvr_metrics *metrics = &router->metrics;
@@ -188,6 +204,7 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     if (record->replica != KVR_NO_REPLICA)
         kvr_histogram_add(&router->metrics.total_us, (now_ns - record->received_ns) / 1000);
     count_belief(router, record, ending);
+    measure_answer(router, now_ns, record, ending);
     kvr_planning_saw(router, now_ns, record, ending);
     bool good = ending->outcome == KVR_OUTCOME_SUCCESS;
     kvr_observe(router, now_ns, record, good ? KVR_SEEN_DONE : KVR_SEEN_FAILED, ending);

@@ -11,6 +11,7 @@
 #define ERROR_WEIGHT   0.05
 #define PREFILL_WEIGHT 0.1
 #define KEYS_WINDOW_NS 180000000000u /* as long as Preble looks back */
+#define WORK_WINDOW_NS KEYS_WINDOW_NS
 
 static void fill_defaults(struct kvr_router_options *options)
 {
@@ -52,6 +53,9 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     if (o->key_tokens)
         kvr_window_init(&router->key_tokens, &o->keys);
     kvr_window_init(&router->openings, &(struct kvr_window_options){.replicas_max = 1});
+    kvr_window_init(&router->work, &(struct kvr_window_options){.span_ns = WORK_WINDOW_NS,
+                                                                .cells_max = 2,
+                                                                .replicas_max = o->replicas_max});
     router->pairs = kvr_alloc_zero(o->replicas_max, sizeof *router->pairs);
     kvr_picture_init(&router->picture, o->replicas_max);
     kvr_request_table_init(&router->requests, o->requests_max);
@@ -85,6 +89,7 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_picture_deinit(&router->picture);
     kvr_plan_destroy(kvr_router_install_plan(router, NULL, NULL));
     kvr_free(router->pairs);
+    kvr_window_deinit(&router->work);
     kvr_window_deinit(&router->openings);
     kvr_window_deinit(&router->keys);
     if (router->options.key_tokens)
@@ -221,6 +226,8 @@ void kvr_router_settle(struct kvr_router *router)
     if (router->pending.key && router->options.key_tokens)
         kvr_window_add(&router->key_tokens, now_ns, router->pending.key, replica,
                        (uint32_t)fminf(record->prompt_tokens, (float)INT32_MAX));
+    if (router->pending.uncached)
+        kvr_window_add(&router->work, now_ns, 0, replica, router->pending.uncached);
     if (router->pending.chain && (router->pending.needs & KVR_NEEDS_OPENINGS))
         kvr_picture_count_opening(&router->openings, now_ns, router->pending.chain,
                                   router->pending.len);

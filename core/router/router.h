@@ -99,6 +99,7 @@ struct kvr_router {
     struct kvr_model_table models;
     struct kvr_window keys;        /* (routing key, replica) counts */
     struct kvr_window openings;    /* of prompts, wherever they went */
+    struct kvr_window work;        /* uncached tokens by replica; its only key is 0 */
     struct kvr_window key_tokens;  /* prompt tokens of these requests; empty unless asked for */
     struct kvr_window_pair *pairs; /* scratch: one key's replicas */
     struct kvr_plan *plan;         /* of 32-bit routing keys; NULL: none */
@@ -122,11 +123,12 @@ struct kvr_router {
         const uint64_t *chain; /* NULL: nobody asks for it */
         uint32_t len;
         uint32_t replica;
-        uint32_t key;    /* routing key to count; 0: none */
-        uint32_t index;  /* row that took it; KVR_NO_ROW: refused by the policy */
-        uint32_t needs;  /* columns that the view has */
-        uint16_t reason; /* for that row */
-        bool shadows;    /* to be asked */
+        uint32_t key;      /* routing key to count; 0: none */
+        uint32_t uncached; /* prompt tokens to count; 0: none */
+        uint32_t index;    /* row that took it; KVR_NO_ROW: refused by the policy */
+        uint32_t needs;    /* columns that the view has */
+        uint16_t reason;   /* for that row */
+        bool shadows;      /* to be asked */
     } pending;
     struct kvr_shadow shadows[KVR_SHADOWS_MAX];
     bool shadowing;  /* one of them is on */

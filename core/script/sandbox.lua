@@ -175,7 +175,8 @@ for _, field in ipairs {
   "weight", "ramp", "load", "in_flight", "capacity", "uncached_tokens", "prefill_tokens",
   "active_tokens", "remote_in_flight", "remote_age_ms", "age_ms", "running", "waiting",
   "kv_usage", "engine_hit_rate", "signals_age_ms", "match_tokens", "resident_tokens", "ttft_ms",
-  "error_rate", "prefill_tokens_per_s", "key_age_ms",
+  "error_rate", "prefill_tokens_per_s", "output_tokens", "token_ms", "recent_uncached_tokens",
+  "key_age_ms",
 } do
   offsets[field] = ffi.offsetof("struct kvr_replica_view", field)
 end

@@ -35,6 +35,7 @@ enum kvr_script_needs {
     KVR_NEEDS_RESIDENCY = 4, /* resident blocks from KV events */
     KVR_NEEDS_KEYS = 8,      /* the key windows: kvr.share, key_age_ms */
     KVR_NEEDS_OPENINGS = 16, /* how prompts begin: kvr.opening_share */
+    KVR_NEEDS_WORK = 32,     /* what was dispatched lately: recent_uncached_tokens */
 };
 
 /* One generation, as rows, metrics and the admin page name it. */

@@ -32,6 +32,9 @@ static void set_row(struct kvr_picture *picture, uint32_t i, double in_flight)
         .ttft_ms = (double)NAN,
         .error_rate = (double)NAN,
         .prefill_tokens_per_s = (double)NAN,
+        .output_tokens = (double)NAN,
+        .token_ms = (double)NAN,
+        .recent_uncached_tokens = in_flight * 5000.0,
         .key_age_ms = (double)NAN,
         .id = i,
         .name = 77u + i,
@@ -109,6 +112,8 @@ static void show_busy(struct kvr_picture *picture, uint32_t rows)
         row->ttft_ms = 80.0 + i;
         row->error_rate = 0.01;
         row->prefill_tokens_per_s = 9000.0;
+        row->output_tokens = 200.0;
+        row->token_ms = 20.0;
         set_match(picture, i, i * 5 % 41);
         if (i % 9 == 4)
             take_away(picture, i);
@@ -126,6 +131,7 @@ static void show_extremes(struct kvr_picture *picture, uint32_t rows)
         row->prefill_tokens = row->active_tokens = number;
         row->running = row->waiting = row->kv_usage = row->engine_hit_rate = number;
         row->ttft_ms = row->error_rate = row->prefill_tokens_per_s = number;
+        row->output_tokens = row->token_ms = row->recent_uncached_tokens = number;
         row->match_blocks = row->resident_blocks = i % 2 ? UINT32_MAX : 0;
         row->match_tokens = row->resident_tokens = i % 2 ? 1e308 : number;
     }

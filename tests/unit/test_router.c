@@ -145,6 +145,98 @@ static void test_rows_say_what_is_ahead_of_a_first_token(void **state)
     free_router(router);
 }
 
+static void end_answer(struct kvr_router *router, uint64_t sent_ns, uint64_t first_ns,
+                       uint64_t last_ns, struct kvr_request_ref request, int64_t tokens)
+{
+    struct kvr_ending ending = success;
+    ending.output_tokens = tokens;
+    kvr_router_sent(router, sent_ns, request);
+    kvr_router_first_byte(router, first_ns, request, 200);
+    kvr_router_first_token(router, first_ns, request);
+    kvr_router_finish(router, last_ns, request, &ending);
+}
+
+static void test_rows_say_how_long_answers_are_and_take(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router(1);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    const struct kvr_replica_view *row = &router->picture.rows[0];
+    const uint64_t s = S;
+    struct kvr_submission stream = submission(NULL, 0);
+    stream.stream = true;
+    struct kvr_action action = submit(router, s, &stream);
+    assert_true(isnan(row->output_tokens) && isnan(row->token_ms));
+    end_answer(router, s, s + 500 * MS, s + 1400 * MS, action.request, 10); /* 9 gaps of 100 ms */
+    action = submit(router, 3 * s, &stream);
+    assert_true(row->output_tokens == 10 && row->token_ms == 100);
+    end_answer(router, 3 * s, 4 * s, 5 * s, action.request, 1); /* has no gap */
+    action = submit(router, 6 * s, &stream);
+    assert_true(fabs(row->output_tokens - 9.1) < 1e-9 && row->token_ms == 100);
+    end_answer(router, 6 * s, 7 * s, 7 * s + 10 * MS, action.request, 11); /* of 1 ms */
+    struct kvr_submission whole = submission(NULL, 0);
+    action = submit(router, 8 * s, &whole);
+    assert_true(fabs(row->token_ms - 90.1) < 1e-9);
+    end_answer(router, 8 * s, 9 * s, 9 * s, action.request, 500); /* its tokens came at once */
+    whole.choices = 2;
+    action = submit(router, 10 * s, &whole);
+    double tokens = row->output_tokens;
+    assert_true(tokens > 50 && fabs(row->token_ms - 90.1) < 1e-9);
+    end_answer(router, 10 * s, 11 * s, 11 * s, action.request, 5); /* of two answers */
+    action = submit(router, 12 * s, &stream);
+    assert_true(row->output_tokens == tokens);
+    kvr_router_finish(router, 12 * s, action.request, &success); /* does not say */
+    action = submit(router, 13 * s, &stream);
+    assert_true(row->output_tokens == tokens);
+    kvr_router_finish(router, 13 * s, action.request, &success);
+    free_router(router);
+}
+
+static void test_recent_work_is_counted_for_who_asks(void **state)
+{
+    (void)state;
+    static const char with[] =
+        "return { api = 1, name = 'with', needs = { 'work', 'match' },\n"
+        "  pick = function(request, view)\n"
+        "    local i = request.turn\n"
+        "    if i < view.count and view[i].available then return i, 'w' end\n"
+        "  end }\n";
+    struct kvr_router *router = make_router(2);
+    const struct kvr_replica_view *rows = router->picture.rows;
+    const uint64_t s = S;
+    uint64_t chain[20];
+    make_chain(chain, 20, 9);
+    struct kvr_submission first = submission(chain, 10), longer = submission(chain, 20);
+    load(router, KVR_ROLE_POLICY, matching_policy);
+    struct kvr_action a = submit(router, s, &first); /* counted by nobody */
+    kvr_router_finish(router, s, a.request, &success);
+    assert_true(isnan(rows[0].recent_uncached_tokens));
+    load(router, KVR_ROLE_POLICY, with);
+    first.turn = longer.turn = 1 - a.replica; /* the other one */
+    uint32_t home = first.turn;
+    static const double seen[] = {0, 160, 160, 320, 320};
+    for (uint32_t i = 0; i < 5; i++) { /* 160 tokens, none of them new, 160 more, ... */
+        struct kvr_action b = submit(router, 2 * s, i < 2 ? &first : &longer);
+        assert_true(rows[home].recent_uncached_tokens == seen[i]);
+        assert_true(rows[1 - home].recent_uncached_tokens == 0);
+        kvr_router_finish(router, 2 * s, b.request, &success);
+    }
+    a = submit(router, 150 * s, &first); /* believed no more */
+    assert_true(rows[home].recent_uncached_tokens == 320);
+    kvr_router_finish(router, 150 * s, a.request, &success);
+    a = submit(router, 200 * s, &first);
+    assert_true(rows[home].recent_uncached_tokens == 160);
+    kvr_router_finish(router, 200 * s, a.request, &success);
+    kvr_router_remove_replica(router, home); /* what comes in its slot has done nothing */
+    struct kvr_replica_spec spec = {.authority = kvr_slice_of("r:9"), .rank = -1};
+    assert_int_equal(kvr_router_add_replica(router, 201 * s, &spec, NULL), home);
+    kvr_router_probed(router, 201 * s, home, KVR_PROBE_PASS, false);
+    a = submit(router, 201 * s, &first);
+    assert_true(rows[home].recent_uncached_tokens == 0);
+    kvr_router_finish(router, 201 * s, a.request, &success);
+    free_router(router);
+}
+
 static void test_openings_are_counted_for_who_asks(void **state)
 {
     (void)state;
@@ -679,6 +771,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_say_what_is_ahead_of_a_first_token),
+        cmocka_unit_test(test_rows_say_how_long_answers_are_and_take),
+        cmocka_unit_test(test_recent_work_is_counted_for_who_asks),
         cmocka_unit_test(test_openings_are_counted_for_who_asks),
         cmocka_unit_test(test_a_prompt_comes_back_to_its_replica),
         cmocka_unit_test(test_spill_declines_a_busy_preferred),

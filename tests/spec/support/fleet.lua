@@ -109,6 +109,7 @@ function Fleet:idle_row(index)
   row.running, row.waiting, row.kv_usage, row.engine_hit_rate = NAN, NAN, NAN, NAN
   row.signals_age_ms, row.resident_tokens, row.ttft_ms = NAN, NAN, NAN
   row.prefill_tokens_per_s, row.key_age_ms = NAN, NAN
+  row.output_tokens, row.token_ms = NAN, NAN
   row.id, row.name = index, index + 1
   row.operational, row.administrative, row.available = 3, 2, true
   return row

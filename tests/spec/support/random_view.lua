@@ -34,6 +34,9 @@ local function write_row(row)
   row.ttft_ms = or_unread(math.random(1, 10000))
   row.error_rate = math.random()
   row.key_age_ms = or_unread(math.random(0, 300000))
+  row.output_tokens = or_unread(math.random(1, 2000))
+  row.token_ms = or_unread(math.random(1, 100))
+  row.recent_uncached_tokens = chance(0.3) and 0 or math.random(0, 1000000)
   if chance(0.02) then row.in_flight, row.uncached_tokens = 4294967295, 1e300 end
   if not row.available and chance(0.5) then row.administrative = 1 end
 end
