@@ -22,6 +22,14 @@ static inline size_t kvr_digits_of(uint64_t value)
 
 static inline char *kvr_put_uint(char *at, uint64_t value)
 {
+    if (value < 10) {
+        *at = (char)('0' + value);
+        return at + 1;
+    }
+    if (value < 100) {
+        memcpy(at, kvr_digit_pairs + value * 2, 2);
+        return at + 2;
+    }
     size_t count = kvr_digits_of(value), left = count;
     for (; value >= 100; value /= 100)
         memcpy(at + (left -= 2), kvr_digit_pairs + value % 100 * 2, 2);

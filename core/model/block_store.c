@@ -199,6 +199,37 @@ void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *n
     store->count += len;
 }
 
+bool kvr_block_store_is_run(const struct kvr_block_store *store, const uint32_t *numbers,
+                            uint32_t len)
+{
+    const struct kvr_block *blocks = store->blocks;
+    for (uint32_t i = 1; i < len; i++)
+        if (blocks[numbers[i - 1]].older != numbers[i])
+            return false;
+    return kvr_block_store_linked(store, numbers[0]);
+}
+
+void kvr_block_store_unlink_run(struct kvr_block_store *store, const uint32_t *numbers,
+                                uint32_t len)
+{
+    struct kvr_block *blocks = store->blocks;
+    uint32_t newer = blocks[numbers[0]].newer, older = blocks[numbers[len - 1]].older;
+    blocks[newer].older = older;
+    blocks[older].newer = newer;
+    store->count -= len;
+}
+
+void kvr_block_store_link_run(struct kvr_block_store *store, const uint32_t *numbers, uint32_t len)
+{
+    struct kvr_block *blocks = store->blocks;
+    uint32_t newest = blocks[0].older;
+    blocks[newest].newer = numbers[len - 1];
+    blocks[numbers[len - 1]].older = newest;
+    blocks[numbers[0]].newer = 0;
+    blocks[0].older = numbers[0];
+    store->count += len;
+}
+
 void kvr_block_store_release(struct kvr_block_store *store, uint32_t number)
 {
     struct kvr_block *block = &store->blocks[number];

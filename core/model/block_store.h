@@ -54,6 +54,14 @@ uint32_t kvr_block_store_unlink_chain(struct kvr_block_store *store, uint32_t *n
 /* Puts blocks that are not in the order at its new end, the last one first. */
 void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *numbers,
                                 uint32_t len);
+/* Do these blocks lie in the order one right behind the other, as they were put there together? */
+bool kvr_block_store_is_run(const struct kvr_block_store *store, const uint32_t *numbers,
+                            uint32_t len);
+/* The same as the two above for such a run, which holds together in between: two blocks are touched
+ * and their neighbours, not every one. */
+void kvr_block_store_unlink_run(struct kvr_block_store *store, const uint32_t *numbers,
+                                uint32_t len);
+void kvr_block_store_link_run(struct kvr_block_store *store, const uint32_t *numbers, uint32_t len);
 /* Forgets a block that is in the order and has no holders. */
 void kvr_block_store_release(struct kvr_block_store *store, uint32_t number);
 

@@ -125,14 +125,16 @@ static uint32_t find_leading(struct kvr_prefix_index *index, const uint64_t *cha
     return there;
 }
 
-/* Looks up what `found` does not know of the chain. Changes follow: it knows nothing after them. */
-static void find_all(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t len)
+/* Looks up what `found` does not know of the chain. Changes follow: it knows nothing after them.
+ * Returns how many leading blocks are there. */
+static uint32_t find_all(struct kvr_prefix_index *index, const uint64_t *chain, uint32_t len)
 {
     begin_find(index, chain, len);
-    find_leading(index, chain, len);
+    uint32_t there = find_leading(index, chain, len);
     uint32_t from = index->found_len;
     kvr_block_store_find(&index->store, chain + from, len - from, 0, index->found + from);
     index->found_len = 0;
+    return there;
 }
 
 uint32_t kvr_prefix_index_match(struct kvr_prefix_index *index, uint64_t now_ns,
@@ -282,19 +284,28 @@ uint32_t kvr_prefix_index_admit(struct kvr_prefix_index *index, uint64_t now_ns,
     if (len == 0)
         return beliefs->clock.next;
     uint16_t tenancy = open_tenancy(index, replica);
-    find_all(index, chain, len);
-    uint32_t missing = set_aside(index, len, tenancy);
+    bool known = find_all(index, chain, len) == len;
+    bool run = known && !kvr_belief_order_kept(&beliefs->order) &&
+               kvr_block_store_is_run(&index->store, index->found, len);
+    uint32_t missing = 0;
+    if (run)
+        kvr_block_store_unlink_run(&index->store, index->found, len);
+    else
+        missing = set_aside(index, len, tenancy);
     reclaim(index, len);
     if (kvr_belief_order_kept(&beliefs->order))
         make_room_at_replica(index, tenancy, len);
     make_room(index, missing, len - missing);
     uint32_t stamp = kvr_stamp_clock_take(&beliefs->clock, len);
+    if (run)
+        kvr_block_store_link_run(&index->store, index->found, len);
     for (uint32_t until = len; until;) {
         uint32_t from = until > STRETCH ? until - STRETCH : 0;
         uint32_t *stretch = index->found + from;
         if (missing)
             take_missing(index, chain, from, until);
-        kvr_block_store_link_chain(&index->store, stretch, until - from);
+        if (!run)
+            kvr_block_store_link_chain(&index->store, stretch, until - from);
         kvr_belief_claim(beliefs, stretch, until - from, tenancy, stamp + len - until);
         until = from;
     }

@@ -135,24 +135,28 @@ static void put_script(struct row *row, const struct kvr_script_record *script)
     put_bytes(row, script->row, script->row_len);
 }
 
+/* Of a text that ends at a zero: what stands in JSON as it is. */
+static const bool is_plain[256] = {
+    [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
+
 /* A text from outside. Nearly all need no escapes, and then it is one copy. */
 static void append_text(struct kvr_buffer *out, const char *key, size_t key_len, const char *text)
 {
-    size_t len = strlen(text), plain = 0;
-    while (plain < len && (unsigned char)text[plain] >= ' ' && (unsigned char)text[plain] < 0x7f &&
-           text[plain] != '"' && text[plain] != '\\')
-        plain++;
-    kvr_buffer_append(out, key, key_len);
-    if (plain < len) {
+    size_t len = 0;
+    while (is_plain[(unsigned char)text[len]])
+        len++;
+    struct row row = {.at = kvr_buffer_reserve(out, key_len + len + 2)};
+    put_bytes(&row, key, key_len);
+    if (text[len] == '\0') {
+        *row.at++ = '"';
+        put_bytes(&row, text, len);
+        *row.at++ = '"';
+    }
+    out->len = (size_t)(row.at - out->data);
+    if (text[len]) {
         struct kvr_json_writer json = {.out = out};
         kvr_json_text(&json, NULL, text);
-        return;
     }
-    struct row row = {.at = kvr_buffer_reserve(out, len + 2)};
-    *row.at++ = '"';
-    put_bytes(&row, text, len);
-    *row.at++ = '"';
-    out->len += len + 2;
 }
 
 #define APPEND_TEXT(out, key, text)                                                                \
