@@ -29,10 +29,10 @@ static void write_error(struct kvr_json_writer *json, const char *text)
         kvr_json_null(json, "error");
 }
 
-/* Shadows are told of while they are on. */
+/* Shadows and the baseline of a gate are told of while they are there. */
 static bool is_told(const struct kvr_router *router, enum kvr_script_role role)
 {
-    return !kvr_role_is_shadow(role) || kvr_slot_info(kvr_router_slot(router, role));
+    return role <= KVR_ROLE_CANARY || kvr_slot_info(kvr_router_slot(router, role));
 }
 
 void kvr_admin_write_scripts(const struct kvr_ingress *ingress, struct kvr_json_writer *json,

@@ -99,11 +99,31 @@ static void note_candidates(struct kvr_request_record *record, const struct kvr_
     record->mean_in_flight = (float)view->mean_in_flight;
 }
 
+enum kvr_script_role kvr_decide_role(const struct kvr_router *router,
+                                     const struct kvr_request_record *record)
+{
+    if (router->envelope && router->envelope->left)
+        return KVR_ROLE_BASELINE;
+    return record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY;
+}
+
+/* The baseline may be what is in force anyway: then nothing is on trial. */
+static bool is_guarded(const struct kvr_router *router, enum kvr_script_role role)
+{
+    const struct kvr_script_record *baseline = router->records[KVR_ROLE_BASELINE];
+    const struct kvr_script_record *acting = router->records[role];
+    return router->envelope && role != KVR_ROLE_BASELINE && acting &&
+           !(baseline && baseline->info.hash == acting->info.hash);
+}
+
 /* Asks the scripts in force, and writes down which they were and what the spill rule declined. */
 static void ask(struct kvr_router *router, struct kvr_request_record *record,
                 struct kvr_opinion *opinion)
 {
-    enum kvr_script_role role = record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY;
+    enum kvr_script_role role = kvr_decide_role(router, record);
+    record->baseline = role == KVR_ROLE_BASELINE ? (uint8_t)router->envelope->left : 0;
+    record->guarded = is_guarded(router, role);
+    router->metrics.baseline += record->baseline != 0;
     record->policy = kvr_script_record_share(router->records[role]);
     kvr_opinion_form(router, role, opinion);
     record->fallback = opinion->fallback;

@@ -15,8 +15,13 @@ void kvr_decide_waiting(struct kvr_router *router);
 void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *record,
                          const struct kvr_submission *submission);
 
-/* A session is always on the same side; without one it is the number of the request. */
-bool kvr_decide_is_canary(const struct kvr_router *router, uint64_t session, uint64_t sequence);
+/* A session, or a routing key, is always on the same side; without one it is the number of the
+ * request. */
+bool kvr_decide_is_canary(const struct kvr_router *router, const struct kvr_request_record *record,
+                          uint64_t sequence);
+/* Who decides about that request now. */
+enum kvr_script_role kvr_decide_role(const struct kvr_router *router,
+                                     const struct kvr_request_record *record);
 /* With no row available: why, in the order in which an operator would look. */
 enum kvr_rejection kvr_decide_why_none(const struct kvr_router *router,
                                        const struct kvr_request_record *record);

@@ -187,7 +187,7 @@ static void write_no_dispatch(struct kvr_json_writer *json, const struct kvr_rou
 static void write_decision(struct kvr_json_writer *json, struct kvr_router *router,
                            const struct kvr_request_record *record)
 {
-    enum kvr_script_role role = record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY;
+    enum kvr_script_role role = kvr_decide_role(router, record);
     struct kvr_opinion opinion;
     kvr_opinion_form(router, role, &opinion);
     write_policy(json, router, role, &opinion);
@@ -226,8 +226,7 @@ void kvr_router_explain(struct kvr_router *router, uint64_t now_ns,
     struct kvr_request_record record = {0};
     kvr_router_settle(router); /* the view is about to become another */
     kvr_decide_describe(router, &record, submission);
-    record.canary = submission->routed &&
-                    kvr_decide_is_canary(router, submission->session, router->sequence + 1);
+    record.canary = record.routed && kvr_decide_is_canary(router, &record, router->sequence + 1);
     kvr_decide_view(router, now_ns, &record, submission->chain, record.routed ? router->needs : 0);
     record.model->serial--; /* counted as the next request's, which this is not */
     write_request(json, router, &record, submission->model);

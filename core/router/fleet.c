@@ -1,6 +1,7 @@
 /* The part of router.h that is about replicas and scripts. */
 #include <string.h>
 
+#include "gate.h"
 #include "memory.h"
 #include "router.h"
 #include "row.h"
@@ -90,6 +91,7 @@ uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns)
 {
     router->now_ns = now_ns;
     router->queue.epoch++; /* ramps, reloads: whatever may let a waiting request go */
+    kvr_gate_tick(router, now_ns);
     kvr_health_tick(&router->health, now_ns);
     return kvr_health_next_time(&router->health, now_ns);
 }

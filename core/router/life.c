@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "decide.h"
+#include "gate.h"
 #include "memory.h"
 #include "observe.h"
 #include "planning.h"
@@ -66,6 +67,7 @@ void kvr_router_first_token(struct kvr_router *router, uint64_t now_ns,
     kvr_ledger_first_token(&router->ledger, record->ticket);
     uint64_t ttft_ns = now_ns - record->received_ns;
     kvr_histogram_add(&router->metrics.ttft_us, ttft_ns / 1000);
+    kvr_gate_answered(router, now_ns, record, ttft_ns);
     if (!same_replica(router, record))
         return;
     struct kvr_load *load = &router->loads[record->replica];
@@ -201,6 +203,7 @@ void kvr_router_finish(struct kvr_router *router, uint64_t now_ns, struct kvr_re
     if (record->queued)
         kvr_queue_remove(&router->queue, &router->requests, record, now_ns);
     count_ending(router, ending);
+    kvr_gate_ended(router, now_ns, record, ending);
     if (record->replica != KVR_NO_REPLICA)
         kvr_histogram_add(&router->metrics.total_us, (now_ns - record->received_ns) / 1000);
     count_belief(router, record, ending);

@@ -41,6 +41,8 @@ struct kvr_metrics {
     uint64_t moves;                      /* dispatches after a failed one */
     uint64_t canary;                     /* decided by the canary slot */
     uint64_t planned[KVR_PLANNED_KINDS]; /* dispatches that saw a plan */
+    uint64_t baseline;                   /* by the baseline, the gate's envelope being left */
+    uint64_t envelopes_left;
     uint64_t prompt_tokens;
     uint64_t cached_tokens;
     uint64_t output_tokens;

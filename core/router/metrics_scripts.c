@@ -7,11 +7,10 @@ static void write_role(struct kvr_prom_writer *prom, int role)
     kvr_prom_label(prom, "role", kvr_slice_of(kvr_role_name((enum kvr_script_role)role)));
 }
 
-/* Shadows have samples from their first load on: most fleets have none. */
+/* Shadows and baselines have samples from their first load on: most fleets have none. */
 static bool is_told(const struct kvr_router *router, int role)
 {
-    return !kvr_role_is_shadow((enum kvr_script_role)role) ||
-           kvr_slot_counters(router->slots[role])->loads;
+    return role <= KVR_ROLE_CANARY || kvr_slot_counters(router->slots[role])->loads;
 }
 
 static void write_in_force(const struct kvr_router *router, struct kvr_prom_writer *prom)

@@ -211,4 +211,5 @@ void kvr_metrics_text_write(const struct kvr_router *router, uint64_t now_ns,
     kvr_metrics_text_index(router, &prom);
     kvr_metrics_text_scripts(router, &prom);
     kvr_metrics_text_shadows(router, &prom);
+    kvr_metrics_text_gate(router, now_ns, &prom);
 }

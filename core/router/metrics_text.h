@@ -32,5 +32,7 @@ void kvr_metrics_text_fleet(const struct kvr_router *router, uint64_t now_ns,
 void kvr_metrics_text_index(const struct kvr_router *router, struct kvr_prom_writer *prom);
 void kvr_metrics_text_scripts(const struct kvr_router *router, struct kvr_prom_writer *prom);
 void kvr_metrics_text_shadows(const struct kvr_router *router, struct kvr_prom_writer *prom);
+void kvr_metrics_text_gate(const struct kvr_router *router, uint64_t now_ns,
+                           struct kvr_prom_writer *prom);
 
 #endif

@@ -6,7 +6,10 @@ void kvr_observe(struct kvr_router *router, uint64_t now_ns,
                  const struct kvr_request_record *record, enum kvr_observed kind,
                  const struct kvr_ending *ending)
 {
-    struct kvr_slot *slot = router->slots[record->canary ? KVR_ROLE_CANARY : KVR_ROLE_POLICY];
+    enum kvr_script_role role = record->baseline ? KVR_ROLE_BASELINE
+                                : record->canary ? KVR_ROLE_CANARY
+                                                 : KVR_ROLE_POLICY;
+    struct kvr_slot *slot = router->slots[role];
     const struct kvr_script_info *info = kvr_slot_info(slot);
     if (!info || !info->observes || record->replica == KVR_NO_REPLICA || !record->routed)
         return;

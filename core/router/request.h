@@ -89,6 +89,8 @@ struct kvr_request_record {
     struct kvr_script_record *spill;    /* NULL: not asked */
     struct kvr_shadow_answers *shadows; /* owned; NULL: none was asked */
     bool routed, stream, canary, fallback, got_first_byte, got_first_token;
+    bool guarded;     /* decided by what the envelope of a gate is about: its answer counts there */
+    uint8_t baseline; /* decided by it, and why: enum kvr_envelope_left; 0: it was not */
     uint16_t upstream_status;
     uint32_t turn, choices;
     uint32_t match_blocks, declined_match_blocks;

@@ -19,7 +19,7 @@ const char *kvr_role_name(enum kvr_script_role role)
     static const char *const names[] = {
         "policy",         "spill",          "canary",         "shadow_1",
         "shadow_2",       "shadow_3",       "shadow_4",       "shadow_1_spill",
-        "shadow_2_spill", "shadow_3_spill", "shadow_4_spill",
+        "shadow_2_spill", "shadow_3_spill", "shadow_4_spill", "baseline",
     };
     _Static_assert(sizeof names / sizeof names[0] == KVR_ROLES, "a name for each role");
     KVR_CHECK(role < KVR_ROLES);
@@ -37,19 +37,19 @@ enum kvr_script_role kvr_role_named(struct kvr_slice name)
 enum kvr_script_kind kvr_role_kind(enum kvr_script_role role)
 {
     KVR_CHECK(role < KVR_ROLES);
-    return role == KVR_ROLE_SPILL || role >= KVR_ROLE_SHADOW_SPILL ? KVR_SCRIPT_SPILL
-                                                                   : KVR_SCRIPT_POLICY;
+    bool of_shadow = role >= KVR_ROLE_SHADOW_SPILL && role < KVR_ROLE_BASELINE;
+    return role == KVR_ROLE_SPILL || of_shadow ? KVR_SCRIPT_SPILL : KVR_SCRIPT_POLICY;
 }
 
 enum kvr_script_role kvr_role_spill(enum kvr_script_role policy)
 {
     KVR_CHECK(kvr_role_kind(policy) == KVR_SCRIPT_POLICY);
-    if (policy < KVR_ROLE_SHADOW)
+    if (!kvr_role_is_shadow(policy))
         return KVR_ROLE_SPILL;
     return kvr_role_shadow_spill((uint32_t)policy - KVR_ROLE_SHADOW);
 }
 
 bool kvr_role_is_shadow(enum kvr_script_role role)
 {
-    return role >= KVR_ROLE_SHADOW && role < KVR_ROLES;
+    return role >= KVR_ROLE_SHADOW && role < KVR_ROLE_BASELINE;
 }

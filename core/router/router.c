@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "decide.h"
+#include "gate.h"
 #include "memory.h"
 #include "rng.h"
 
@@ -88,6 +89,7 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_request_table_deinit(&router->requests);
     kvr_picture_deinit(&router->picture);
     kvr_plan_destroy(kvr_router_install_plan(router, NULL, NULL));
+    kvr_envelope_destroy(router->envelope);
     kvr_free(router->pairs);
     kvr_window_deinit(&router->work);
     kvr_window_deinit(&router->openings);
@@ -110,11 +112,15 @@ static void copy_text(char *to, size_t room, struct kvr_slice from)
     to[len] = '\0';
 }
 
-bool kvr_decide_is_canary(const struct kvr_router *router, uint64_t session, uint64_t sequence)
+bool kvr_decide_is_canary(const struct kvr_router *router, const struct kvr_request_record *record,
+                          uint64_t sequence)
 {
+    uint64_t named = router->options.canary_by_key ? record->routing_key : record->session;
+    if (router->envelope && router->envelope->left)
+        return false;
     if (!(router->options.canary_share > 0) || !kvr_slot_info(router->slots[KVR_ROLE_CANARY]))
         return false;
-    uint64_t key = session ? session : sequence;
+    uint64_t key = named ? named : sequence;
     return (double)(kvr_mix64(key ^ 0x63616e617279) >> 11) * 0x1.0p-53 <
            router->options.canary_share;
 }
@@ -186,8 +192,9 @@ struct kvr_request_ref kvr_router_submit(struct kvr_router *router, uint64_t now
     router->sequence++;
     struct kvr_request_record *record = kvr_request_at(&router->requests, ref);
     kvr_decide_describe(router, record, submission);
-    record->canary =
-        submission->routed && kvr_decide_is_canary(router, submission->session, router->sequence);
+    if (record->routed)
+        kvr_gate_arrived(router, now_ns, record->routing_key);
+    record->canary = record->routed && kvr_decide_is_canary(router, record, router->sequence);
     router->metrics.canary += record->canary;
     kvr_decide(router, now_ns, ref, submission->chain);
     return ref;

@@ -23,6 +23,7 @@
 #include "api_request.h"
 #include "block_ids.h"
 #include "buffer.h"
+#include "envelope.h"
 #include "error.h"
 #include "handover.h"
 #include "health.h"
@@ -51,6 +52,7 @@ struct kvr_router_options {
     uint32_t block_bytes;        /* default 64 */
     double bytes_per_token;      /* until learned; default 4 */
     double canary_share;         /* 0..1 of sessions decided by the canary slot; 0 off */
+    bool canary_by_key;          /* of routing keys, not of sessions */
     int64_t wall_offset_ns;      /* Unix time = now_ns + this, for rows */
     bool rows;                   /* write a row a request */
     bool row_blocks;             /* with its block chain */
@@ -130,6 +132,7 @@ struct kvr_router {
         uint16_t reason;   /* for that row */
         bool shadows;      /* to be asked */
     } pending;
+    struct kvr_envelope *envelope; /* of the gate in force; NULL: none */
     struct kvr_shadow shadows[KVR_SHADOWS_MAX];
     bool shadowing;  /* one of them is on */
     uint32_t *match; /* by replica slot, of the decision under way */
@@ -161,6 +164,10 @@ void kvr_router_restarted(struct kvr_router *router, uint32_t slot);
  * keys again. NULL: no plan. Returns the one before, which is the caller's to destroy. */
 struct kvr_plan *kvr_router_install_plan(struct kvr_router *router, struct kvr_plan *plan,
                                          const uint64_t *replicas) KVR_MUST_USE;
+/* The envelope of a gate, from now on; NULL: none. When it is left, the baseline slot decides,
+ * until another is put in force. Returns the one before, which is the caller's to destroy. */
+struct kvr_envelope *kvr_router_install_envelope(struct kvr_router *router,
+                                                 struct kvr_envelope *envelope) KVR_MUST_USE;
 /* Ends ramps and waits; returns when it wants to be called again at the latest. */
 uint64_t kvr_router_tick(struct kvr_router *router, uint64_t now_ns);
 

@@ -190,6 +190,9 @@ static void put_decision(struct row *row, const struct kvr_router *router,
         put_script(row, record->spill);
     }
     TRUE_FIELD(row, "canary", record->canary);
+    if (record->baseline)
+        TEXT_FIELD(row, "baseline",
+                   kvr_envelope_left_name((enum kvr_envelope_left)record->baseline));
     TRUE_FIELD(row, "fallback", record->fallback);
     put_candidates(row, record);
     if (record->moves || record->excluded_count) {

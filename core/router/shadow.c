@@ -197,13 +197,16 @@ void kvr_shadow_scripts_changed(struct kvr_router *router)
     router->shadowing = false;
     for (uint32_t i = 0; i < KVR_SHADOWS_MAX; i++) {
         struct kvr_shadow *shadow = &router->shadows[i];
-        const enum kvr_script_role roles[] = {KVR_ROLE_POLICY, KVR_ROLE_SPILL, KVR_ROLE_CANARY,
+        const enum kvr_script_role roles[] = {KVR_ROLE_POLICY,    KVR_ROLE_SPILL,
+                                              KVR_ROLE_CANARY,    KVR_ROLE_BASELINE,
                                               kvr_role_shadow(i), kvr_role_shadow_spill(i)};
         uint32_t generations[KVR_ROLES] = {0};
         for (size_t k = 0; k < sizeof roles / sizeof roles[0]; k++) {
             const struct kvr_script_record *record = router->records[roles[k]];
             generations[roles[k]] = record ? record->info.generation : 0;
         }
+        if (!(router->envelope && router->envelope->left)) /* the baseline does not act */
+            generations[KVR_ROLE_BASELINE] = 0;
         if (memcmp(generations, shadow->generations, sizeof generations) != 0)
             begin_anew(shadow);
         memcpy(shadow->generations, generations, sizeof generations);

@@ -254,7 +254,7 @@ KVR_EXPORT struct kvr_sim *kvr_sim_create(const struct kvr_sim_options *options,
                                           struct kvr_error *error);
 KVR_EXPORT void kvr_sim_destroy(struct kvr_sim *sim);
 /* Puts a script's text in force, before a run or between two slices of it. `role` as the router
- * names them: policy, spill, canary, shadow_1 ... shadow_4, shadow_1_spill ... */
+ * names them: policy, spill, canary, shadow_1 ... shadow_4, shadow_1_spill ..., baseline */
 KVR_EXPORT int kvr_sim_load(struct kvr_sim *sim, const char *role, const char *name,
                             const char *text, const struct kvr_sim_param *params,
                             uint32_t params_len, struct kvr_error *error) KVR_MUST_USE;
@@ -264,6 +264,17 @@ KVR_EXPORT uint64_t kvr_sim_script_hash(const struct kvr_sim *sim, const char *r
 KVR_EXPORT uint32_t kvr_sim_script_needs(const struct kvr_sim *sim, const char *role);
 /* The spill rule that the policy in force names as its default; "" when none. */
 KVR_EXPORT const char *kvr_sim_default_spill(const struct kvr_sim *sim);
+/* Puts the envelope of a gate in force (core/router/envelope.h), whose baseline is the script of
+ * the role `baseline`; also between two slices of a run. Zeros are its defaults. */
+KVR_EXPORT int kvr_sim_gate(struct kvr_sim *sim, const char *text, size_t len, double window_ms,
+                            uint32_t requests_min, struct kvr_error *error) KVR_MUST_USE;
+struct kvr_sim_gate {
+    double left_s;                          /* since the start; NaN: it is kept */
+    double decisions;                       /* of the baseline since */
+    double requests, active, answers, late; /* the window that it was left in */
+};
+/* Constant: "none", "kept", "active_set", "ttft_p99". */
+KVR_EXPORT const char *kvr_sim_gate_state(const struct kvr_sim *sim, struct kvr_sim_gate *gate);
 /* For kvr_workload_add, and to ask what it makes. The simulation's own. */
 KVR_EXPORT struct kvr_workload *kvr_sim_workload(struct kvr_sim *sim);
 
