@@ -20,6 +20,7 @@ local variants = {
   lmetric = { { class_blocks = 0 } },
   dynamo_cost = { { temperature = 0.5, request_tokens = 100 } },
   cache_aware = { { mode = "window", abs = 2 } },
+  preble_e2 = { { steal = 0 } },
   load_min = { { factor = 1 } },
   load_mean = { { factor = 1 } },
   tokens = { { seconds = 0 } },
@@ -32,7 +33,7 @@ for _, name in ipairs {
   "round_robin", "least_outstanding", "p2c", "session_affinity", "bounded_session_affinity",
   "prefix_hash", "prefix_affinity", "cacheroute", "preble_cap",
   "lmetric", "smetric", "llmd_sticky", "dynamo_cost", "cache_aware",
-  "dualmap", "min_ttft",
+  "dualmap", "min_ttft", "preble_e2",
   "off", "load_min", "load_mean", "tokens", "hit_rate",
 } do
   shipped[name] = true

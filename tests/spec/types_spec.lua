@@ -78,7 +78,7 @@ describe("README.md", function()
       prefix_hash = fleet.policy, prefix_affinity = fleet.policy, preble_cap = fleet.policy,
       lmetric = fleet.policy, smetric = fleet.policy,
       llmd_sticky = fleet.policy, dynamo_cost = fleet.policy, cache_aware = fleet.policy,
-      dualmap = fleet.policy, min_ttft = fleet.policy,
+      dualmap = fleet.policy, min_ttft = fleet.policy, preble_e2 = fleet.policy,
       off = fleet.spill, load_min = fleet.spill, load_mean = fleet.spill, tokens = fleet.spill,
       hit_rate = fleet.spill,
     } do
