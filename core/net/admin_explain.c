@@ -19,7 +19,10 @@ static const struct kvr_http_head *make_head(struct kvr_admin_call *call)
         .path = kvr_slice_make(path.data, query ? (size_t)(query - path.data) : path.len),
         .count = body->headers_count,
     };
-    memcpy(head->headers, body->headers, body->headers_count * sizeof *head->headers);
+    for (uint32_t i = 0; i < body->headers_count; i++) {
+        head->headers[i] = body->headers[i];
+        head->name_lengths |= kvr_http_length_bit(body->headers[i].name.len);
+    }
     return head;
 }
 
