@@ -41,6 +41,7 @@ void kvr_emu_answer_deinit(struct kvr_emu_answer *answer)
 {
     kvr_buffer_deinit(&answer->head);
     kvr_buffer_deinit(&answer->tail);
+    kvr_buffer_deinit(&answer->token);
     kvr_free(answer->choices);
     answer->choices = NULL;
 }

@@ -39,6 +39,7 @@ struct kvr_emu_choice {
     uint64_t last_token_ns;
 };
 
+/* What each token needs comes first, up to created_s. */
 struct kvr_emu_answer {
     enum kvr_api api;
     enum kvr_emu_flavour flavour;
@@ -53,10 +54,12 @@ struct kvr_emu_answer {
     struct kvr_emu_choice *choices; /* owned; prompt by prompt, n each */
     struct kvr_buffer head;         /* owned; of every chunk, before its choices */
     struct kvr_buffer tail;         /* owned; after them */
+    struct kvr_buffer token;        /* owned; the event of a token without its text */
+    size_t token_text_at;           /* where in it the text goes */
+    uint64_t created_s;             /* wall clock */
     uint32_t choices_done;
     uint32_t prompts;                  /* choices of one prompt are neighbours */
     uint32_t embedding_size;           /* numbers in a vector */
-    uint64_t created_s;                /* wall clock */
     uint64_t events;                   /* of a /v1/responses stream, so far */
     char request_id[KVR_EMU_NAME_MAX]; /* the client's, or one made here */
     char id[KVR_EMU_ID_MAX];           /* the same with a prefix, such as chatcmpl- */

@@ -1,9 +1,11 @@
 #include "emu_call.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "check.h"
 #include "memory.h"
+#include "prefetch.h"
 #include "replica_server.h"
 
 #define HUGE_FRAME  (16u << 10)  /* bytes of one event of a huge answer */
@@ -392,9 +394,21 @@ static void on_finished(void *context, struct kvr_live_request *live,
     kvr_emu_output_flush(&call->output);
 }
 
+/* A token's event, and its client's stream but for the handle of libuv in it. */
+static void on_soon(void *context, const struct kvr_live_request *live)
+{
+    (void)context;
+    const struct kvr_emu_call *call = KVR_LIST_ENTRY(live, struct kvr_emu_job, live)->call;
+    const struct kvr_stream *stream = &call->output.client->stream;
+    kvr_prefetch_all(call->answer.token.data, call->answer.token.len);
+    kvr_prefetch_all(&stream->loop, sizeof *stream - offsetof(struct kvr_stream, loop));
+}
+
 const struct kvr_live_handler kvr_emu_call_events = {
     .on_accepted = on_accepted,
     .on_refused = on_refused,
     .on_token = on_token,
     .on_finished = on_finished,
+    .owner_bytes = offsetof(struct kvr_emu_call, answer.created_s),
+    .on_soon = on_soon,
 };

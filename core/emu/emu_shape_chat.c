@@ -77,21 +77,12 @@ static void put_chunk_usage(const struct kvr_emu_answer *answer,
     }
 }
 
-static void end_chunk(const struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
-                      struct kvr_emu_sink *sink)
-{
-    kvr_buffer_append_slice(&sink->text, kvr_buffer_slice(&answer->tail));
-    put_chunk_usage(answer, choice, &sink->text);
-    append(&sink->text, "}\n\n");
-    kvr_emu_emit(sink);
-}
-
 /* ---- one choice of a chunk ---- */
 
 enum moment { ROLE, TOKEN, FINISH };
 
-static void put_delta(const struct kvr_emu_answer *answer, enum moment moment,
-                      struct kvr_slice text, struct kvr_buffer *out)
+static void begin_delta(const struct kvr_emu_answer *answer, enum moment moment,
+                        struct kvr_buffer *out)
 {
     append(out, "\"delta\":{");
     if (answer->flavour == KVR_EMU_SGLANG)
@@ -101,13 +92,22 @@ static void put_delta(const struct kvr_emu_answer *answer, enum moment moment,
         append(out, "\"role\":\"assistant\",\"content\":");
     else if (moment == TOKEN || answer->flavour == KVR_EMU_VLLM)
         append(out, "\"content\":");
-    if (moment == TOKEN)
+}
+
+static void put_text(const struct kvr_emu_answer *answer, enum moment moment, struct kvr_slice text,
+                     struct kvr_buffer *out)
+{
+    if (moment == TOKEN || !is_chat(answer))
         put_string(out, text);
     else if (answer->flavour == KVR_EMU_VLLM ||
              (answer->flavour == KVR_EMU_SGLANG && moment == ROLE))
         append(out, "\"\"");
     else if (answer->flavour == KVR_EMU_SGLANG || moment == ROLE)
         append(out, "null");
+}
+
+static void end_delta(const struct kvr_emu_answer *answer, struct kvr_buffer *out)
+{
     if (answer->flavour == KVR_EMU_SGLANG)
         append(out, ",\"reasoning_content\":null,\"tool_calls\":null");
     append(out, "}");
@@ -127,8 +127,8 @@ static void put_finish(const struct kvr_emu_answer *answer, const struct kvr_emu
         append(out, ",\"stop_reason\":null");
 }
 
-static void put_choice(const struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
-                       enum moment moment, struct kvr_slice text, struct kvr_buffer *out)
+static void begin_choice(const struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
+                         enum moment moment, struct kvr_buffer *out)
 {
     append(out, "{");
     if (answer->flavour == KVR_EMU_LLAMACPP) {
@@ -138,12 +138,17 @@ static void put_choice(const struct kvr_emu_answer *answer, const struct kvr_emu
     } else {
         put_index(out, choice->index);
     }
-    if (is_chat(answer)) {
-        put_delta(answer, moment, text, out);
-    } else {
+    if (is_chat(answer))
+        begin_delta(answer, moment, out);
+    else
         append(out, "\"text\":");
-        put_string(out, text);
-    }
+}
+
+static void end_choice(const struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
+                       enum moment moment, struct kvr_buffer *out)
+{
+    if (is_chat(answer))
+        end_delta(answer, out);
     if (answer->flavour != KVR_EMU_LLAMACPP) {
         append(out, ",\"logprobs\":null,");
         put_finish(answer, choice, moment, out);
@@ -155,13 +160,26 @@ static void put_choice(const struct kvr_emu_answer *answer, const struct kvr_emu
     append(out, "}");
 }
 
-static void chunk(struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
-                  enum moment moment, struct kvr_slice text, struct kvr_emu_sink *sink)
+static void put_choice(const struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
+                       enum moment moment, struct kvr_slice text, struct kvr_buffer *out)
 {
-    begin_chunk(answer, &sink->text);
-    put_choice(answer, choice, moment, text, &sink->text);
-    sink->tokens = moment == TOKEN ? 1 : 0;
-    end_chunk(answer, choice, sink);
+    begin_choice(answer, choice, moment, out);
+    put_text(answer, moment, text, out);
+    end_choice(answer, choice, moment, out);
+}
+
+/* Writes a token's event without its text, and returns where in it the text goes. */
+static size_t write_token(struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
+                          struct kvr_buffer *out)
+{
+    begin_chunk(answer, out);
+    begin_choice(answer, choice, TOKEN, out);
+    size_t text_at = out->len;
+    end_choice(answer, choice, TOKEN, out);
+    kvr_buffer_append_slice(out, kvr_buffer_slice(&answer->tail));
+    put_chunk_usage(answer, choice, out);
+    append(out, "}\n\n");
+    return text_at;
 }
 
 /* ---- the events ---- */
@@ -187,7 +205,19 @@ static void opened(struct kvr_emu_answer *answer, struct kvr_emu_sink *sink)
 static void token(struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,
                   struct kvr_slice text, struct kvr_emu_sink *sink)
 {
-    chunk(answer, choice, TOKEN, text, sink);
+    /* With one output that is not told its usage each time, it is the same but for the text. */
+    bool anew = answer->choices_len > 1 || answer->continuous_usage;
+    struct kvr_buffer *event = &answer->token;
+    if (anew || event->len == 0) {
+        event->len = 0;
+        answer->token_text_at = write_token(answer, choice, event);
+    }
+    size_t at = answer->token_text_at;
+    kvr_buffer_append(&sink->text, event->data, at);
+    put_string(&sink->text, text);
+    kvr_buffer_append(&sink->text, event->data + at, event->len - at);
+    sink->tokens = 1;
+    kvr_emu_emit(sink);
 }
 
 static void finished(struct kvr_emu_answer *answer, const struct kvr_emu_choice *choice,

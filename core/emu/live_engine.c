@@ -5,14 +5,15 @@
 #include "check.h"
 #include "loop.h"
 #include "memory.h"
+#include "prefetch.h"
 
 #define NO_SLOT        UINT32_MAX
 #define BEFORE_SHARE   0.8 /* of the overhead, spent before the engine sees a request */
 #define DELIVERIES_MIN 64u
 #define DELIVERIES_MAX (1u << 22)
-#define LOOK_AHEAD     4 /* deliveries */
-#define CACHE_LINE     64
-#define OWNER_BYTES    ((size_t)10 * CACHE_LINE)
+#define AHEAD_EVENT    12 /* deliveries: when an event is fetched, */
+#define AHEAD_OWNER    6  /* its request with what is behind it, */
+#define AHEAD_REST     3  /* and what only the request's owner knows of */
 
 /* Events name a request by slot and generation, so that one which is gone is not found. */
 struct kvr_live_slot {
@@ -118,16 +119,28 @@ static void deliver(struct kvr_live_engine *live, const struct kvr_live_delivery
     live->handler.on_finished(live->handler.context, request, event);
 }
 
+/* Of the delivery that is so many behind the first; NULL: none. */
+static const struct kvr_live_delivery *delivery_ahead(const struct kvr_live_engine *live,
+                                                      uint32_t ahead)
+{
+    uint32_t at = (live->deliveries_first + ahead) & live->deliveries_mask;
+    return ahead < live->deliveries_len ? &live->deliveries[at] : NULL;
+}
+
 /* A step has a token for each of its streams, and of each stream's memory the cache has nothing: it
- * is asked for while those before it are served, and what its owner keeps behind it. */
+ * is asked for while those before it are served. */
 static void look_ahead(const struct kvr_live_engine *live)
 {
-    if (live->deliveries_len <= LOOK_AHEAD)
-        return;
-    uint32_t at = (live->deliveries_first + LOOK_AHEAD) & live->deliveries_mask;
-    const char *request = (const char *)find(live, live->deliveries[at].event.request);
-    for (size_t i = 0; request && i < OWNER_BYTES; i += CACHE_LINE)
-        __builtin_prefetch(request + i);
+    const struct kvr_live_delivery *delivery = delivery_ahead(live, AHEAD_EVENT);
+    if (delivery)
+        kvr_prefetch_all(delivery, sizeof *delivery);
+    delivery = delivery_ahead(live, AHEAD_OWNER);
+    if (delivery)
+        kvr_prefetch_all(find(live, delivery->event.request), live->handler.owner_bytes);
+    delivery = delivery_ahead(live, AHEAD_REST);
+    const struct kvr_live_request *request = delivery ? find(live, delivery->event.request) : NULL;
+    if (request && live->handler.on_soon)
+        live->handler.on_soon(live->handler.context, request);
 }
 
 static void deliver_due(struct kvr_live_engine *live, uint64_t now)

@@ -42,6 +42,11 @@ struct kvr_live_handler {
     /* Reason ERROR: the engine was restarted. */
     void (*on_finished)(void *context, struct kvr_live_request *request,
                         const struct kvr_engine_event *event);
+    /* Of thousands of streams nothing is in the cache when their next event comes. Optional: how
+     * many bytes, from the request on, an event needs; they are fetched a little ahead. Once they
+     * are there on_soon can fetch what they point to. */
+    size_t owner_bytes;
+    void (*on_soon)(void *context, const struct kvr_live_request *request);
 };
 
 struct kvr_live_options {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "prefetch.h"
 
 /* Buckets a block, at least: chains stay short, and the array is half the size of the blocks. */
 #define BUCKETS_PER_BLOCK 2u
@@ -43,7 +44,7 @@ static inline uint32_t *bucket_of(const struct kvr_kv_cache *cache, uint64_t has
 
 static inline void prefetch_bucket(const struct kvr_kv_cache *cache, uint64_t hash)
 {
-    __builtin_prefetch(bucket_of(cache, hash), 1);
+    kvr_prefetch(bucket_of(cache, hash));
 }
 
 /* The block that a search for this hash will look at first. */
@@ -51,7 +52,7 @@ static inline void prefetch_first(const struct kvr_kv_cache *cache, uint64_t has
 {
     uint32_t first = *bucket_of(cache, hash);
     if (first != KVR_KV_NONE)
-        __builtin_prefetch(&cache->blocks[first], 1);
+        kvr_prefetch(&cache->blocks[first]);
 }
 
 static inline uint32_t find(const struct kvr_kv_cache *cache, uint64_t hash)
@@ -158,7 +159,7 @@ void kvr_kv_cache_allocate(struct kvr_kv_cache *cache, uint32_t *blocks, uint32_
     uint32_t next = sentinel->next;
     for (uint32_t i = 0; i < count; i++) {
         struct kvr_kv_block *block = &cache->blocks[next];
-        __builtin_prefetch(&cache->blocks[block->next]);
+        kvr_prefetch(&cache->blocks[block->next]);
         if (block->hash)
             prefetch_bucket(cache, block->hash);
         blocks[i] = next;
@@ -183,7 +184,7 @@ void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, ui
     uint32_t sentinel = cache->count;
     for (uint32_t i = count; i-- > 0;) {
         if (i >= PREFETCH_AHEAD)
-            __builtin_prefetch(&cache->blocks[blocks[i - PREFETCH_AHEAD]], 1);
+            kvr_prefetch(&cache->blocks[blocks[i - PREFETCH_AHEAD]]);
         struct kvr_kv_block *block = &cache->blocks[blocks[i]];
         KVR_CHECK(block->refs > 0);
         if (--block->refs)

@@ -1,7 +1,10 @@
 /* What the end of a step brings: tokens, finished sequences, visible KV changes; and the look ahead
  * that tells when the next such end is. The planning half of the scheduler is in scheduler.c. */
+#include <stddef.h>
+
 #include "check.h"
 #include "memory.h"
+#include "prefetch.h"
 #include "scheduler.h"
 
 static void report(struct kvr_scheduler *s, enum kvr_engine_event_kind kind, uint64_t time_ns,
@@ -56,6 +59,14 @@ static void complete(struct kvr_scheduler *s, struct kvr_sequence *sequence)
     report(s, KVR_ENGINE_FINISHED, s->step_end_ns, sequence, sequence->generated);
 }
 
+/* The batch is a chain through memory that has gone cold since the last step: its members are asked
+ * for together rather than one after the other. */
+static void fetch_batch(const struct kvr_scheduler *s)
+{
+    for (uint32_t i = 0; i < s->pool.len; i++)
+        kvr_prefetch_all(s->pool.slots[i], offsetof(struct kvr_sequence, last_token_ns));
+}
+
 /* One token each for the sequences that decoded in the step that ended. */
 static void end_decoding(struct kvr_scheduler *s)
 {
@@ -69,6 +80,7 @@ static void end_decoding(struct kvr_scheduler *s)
         }
         return;
     }
+    fetch_batch(s);
     KVR_LIST_FOREACH (link, &s->running) {
         struct kvr_sequence *sequence = KVR_LIST_ENTRY(link, struct kvr_sequence, link);
         if (sequence->state != KVR_SEQUENCE_DECODE)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "prefetch.h"
 
 /* Lookups in flight together: about as many lines as a core can wait for at once. */
 #define BATCH 16u
@@ -73,7 +74,7 @@ static void find_batch(const struct kvr_block_store *store, const uint64_t *keys
     for (uint32_t i = 0; i < count; i++) {
         uint64_t hash = kvr_block_table_hash(&store->table, keys[i]);
         numbers[i] = kvr_block_table_guess(&store->table, hash);
-        __builtin_prefetch(&store->blocks[numbers[i]], 1);
+        kvr_prefetch(&store->blocks[numbers[i]]);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (numbers[i] && store->blocks[numbers[i]].key != keys[i]) {

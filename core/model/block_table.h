@@ -14,6 +14,7 @@
 
 #include "block.h"
 #include "pages.h"
+#include "prefetch.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -56,7 +57,7 @@ static inline uint64_t kvr_block_table_bucket(const struct kvr_block_table *tabl
 
 static inline void kvr_block_table_prefetch(const struct kvr_block_table *table, uint64_t hash)
 {
-    __builtin_prefetch(&table->buckets[kvr_block_table_bucket(table, hash)], 1);
+    kvr_prefetch(&table->buckets[kvr_block_table_bucket(table, hash)]);
 }
 
 /* The low bits of the hash, which the choice of the bucket leaves nearly alone. */

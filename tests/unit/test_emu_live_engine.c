@@ -100,7 +100,8 @@ struct world {
     struct net_fixture net;
     struct kvr_live_engine live;
     struct record records[REQUESTS];
-    int over; /* finished or refused */
+    int over;     /* finished or refused */
+    int foreseen; /* events that were told to be near */
     uint64_t last_event_ns;
     bool dies; /* it is being restarted */
 };
@@ -154,8 +155,24 @@ static void on_finished(void *context, struct kvr_live_request *live,
     world->over++;
 }
 
-static const struct kvr_live_handler handler = {NULL, on_accepted, on_refused, on_token,
-                                                on_finished};
+/* Of one that is over it would be told memory that is gone. */
+static void on_soon(void *context, const struct kvr_live_request *live)
+{
+    struct world *world = context;
+    const struct record *record = KVR_LIST_ENTRY(live, struct record, live);
+    assert_int_equal(record->accepted, 1);
+    assert_int_equal(record->finished, 0);
+    world->foreseen++;
+}
+
+static const struct kvr_live_handler handler = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_finished = on_finished,
+    .owner_bytes = sizeof(struct record),
+    .on_soon = on_soon,
+};
 
 static void begin(struct world *world, const struct kvr_profile *profile, double scale,
                   uint32_t max_waiting)
@@ -265,6 +282,7 @@ static void test_live_is_virtual(void **state)
     }
     kvr_engine_verify(&world.live.engine);
     check_against_engine(&world, profile);
+    assert_true(world.foreseen > 0);
     end(&world);
 }
 
