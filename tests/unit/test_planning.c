@@ -64,7 +64,8 @@ static void free_router(struct kvr_router *router)
 
 /* One request about the key, from beginning to end; its replica. `planned` is what the view said.
  */
-static uint32_t send(struct kvr_router *router, uint64_t now, uint64_t routing_key, bool planned)
+static uint32_t send_with(struct kvr_router *router, uint64_t now, uint64_t routing_key,
+                          bool planned, const struct kvr_ending *ending)
 {
     struct kvr_submission what = {.request_id = kvr_slice_of("id"),
                                   .endpoint = "chat",
@@ -80,8 +81,13 @@ static uint32_t send(struct kvr_router *router, uint64_t now, uint64_t routing_k
     assert_int_equal(action.kind, KVR_ACTION_DISPATCH);
     assert_int_equal(router->picture.view.planned, planned);
     kvr_router_settle(router);
-    kvr_router_finish(router, now, ref, &success);
+    kvr_router_finish(router, now, ref, ending);
     return action.replica;
+}
+
+static uint32_t send(struct kvr_router *router, uint64_t now, uint64_t routing_key, bool planned)
+{
+    return send_with(router, now, routing_key, planned, &success);
 }
 
 /* Each key, in the order of its rate, as planned for these destinations. */
@@ -238,6 +244,86 @@ static void test_what_is_read_in_pieces(void **state)
     free_router(router);
 }
 
+/* Key 77 goes from replica 0 to 1, which has twice its weight. */
+static void plan_anew(struct kvr_router *router, uint64_t now, uint32_t every)
+{
+    const struct kvr_plan_key key = key_of(77, 5);
+    install(router, &key, 1, (const uint32_t[]){0}, 1, 0);
+    struct kvr_planning planning;
+    struct kvr_next_plan next;
+    kvr_planning_init(&planning, router, now);
+    assert_int_equal(planning.keys_len, 1);
+    const struct kvr_planning_options options = {.handover = {.every = every}};
+    assert_int_equal(kvr_planning_make(&planning, &options, &next, NULL), KVR_OK);
+    assert_int_equal(next.change.verdict, KVR_PLAN_INSTALL);
+    assert_int_equal(next.change.keys_moved, 1);
+    struct kvr_plan *made = next.plan;
+    kvr_planning_install(router, now, &planning, &next);
+    assert_ptr_equal(router->plan, made);
+    assert_ptr_not_equal(next.plan, made);
+    kvr_next_plan_deinit(&next);
+    kvr_planning_deinit(&planning);
+}
+
+static void test_a_key_is_handed_over(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    struct kvr_ending ending = success;
+    ending.prompt_tokens = 100;
+    send(router, S, 77, false);
+    plan_anew(router, 2 * (uint64_t)S, 0);
+    assert_int_equal(send(router, 3 * (uint64_t)S, 77, true), 1); /* at once */
+    plan_anew(router, 4 * (uint64_t)S, 2);
+    uint32_t counts[3] = {0};
+    for (uint32_t i = 0; i < 64; i++) { /* half of them; none is told to be warm */
+        ending.cached_tokens = i % 2 ? 90 : -1;
+        counts[send_with(router, 5 * (uint64_t)S, 77, true, i % 2 ? &success : &ending)]++;
+    }
+    assert_true(counts[0] > 16 && counts[1] > 16 && counts[2] == 0);
+    ending.cached_tokens = 90;
+    for (uint32_t i = 0; i < 64; i++)
+        send_with(router, 6 * (uint64_t)S, 77, true, &ending);
+    assert_int_equal(router->handover->moving, 0);
+    for (uint32_t i = 0; i < 16; i++)
+        assert_int_equal(send(router, 7 * (uint64_t)S, 77, true), 1);
+    /* Another one ends by itself. */
+    plan_anew(router, 8 * (uint64_t)S, 2);
+    for (uint32_t i = 0; i < 16; i++)
+        assert_int_equal(send(router, 68 * (uint64_t)S, 77, true), 1);
+    free_router(router);
+}
+
+static void test_sizes_are_the_mean_of_prompts(void **state)
+{
+    (void)state;
+    struct kvr_router *router = kvr_alloc(sizeof *router);
+    kvr_router_init(router, &(struct kvr_router_options){.replicas_max = 8, .key_tokens = true});
+    add(router, "a:1", 1);
+    load(router, planned_policy);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct kvr_submission what = {.request_id = kvr_slice_of("id"),
+                                      .endpoint = "chat",
+                                      .session_source = "none",
+                                      .routing_key = 77,
+                                      .routed = true,
+                                      .prompt_tokens = 100.0 * (i + 1),
+                                      .max_tokens = (double)NAN,
+                                      .slo_ttft_ms = (double)NAN};
+        struct kvr_action action;
+        struct kvr_request_ref ref = kvr_router_submit(router, S, &what);
+        assert_true(kvr_router_next_action(router, &action));
+        kvr_router_settle(router);
+        kvr_router_finish(router, S, ref, &success);
+    }
+    struct kvr_planning planning;
+    kvr_planning_init(&planning, router, 2 * (uint64_t)S);
+    assert_int_equal(planning.keys_len, 1);
+    assert_true(planning.sizes[0].tokens == 250 && planning.sizes[0].saved == 250);
+    kvr_planning_deinit(&planning);
+    free_router(router);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +333,8 @@ int main(void)
         cmocka_unit_test(test_a_replica_is_known_by_its_name),
         cmocka_unit_test(test_what_a_plan_is_made_from),
         cmocka_unit_test(test_what_is_read_in_pieces),
+        cmocka_unit_test(test_a_key_is_handed_over),
+        cmocka_unit_test(test_sizes_are_the_mean_of_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
