@@ -470,6 +470,77 @@ static void test_whales_of_a_steep_law(void **state)
 }
 
 /* Times that no clock reaches do not come round to its start: they do not come. */
+/* Every 100 requests all weights take a step, whatever order requests are asked for in. */
+static void test_drift(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.arrivals = KVR_ARRIVALS_RATE;
+    options.rate = 10;
+    options.keys = 400;
+    struct kvr_workload *still = make(&options);
+    options.drift_sigma = 0.3;
+    options.drift_requests = 100;
+    struct kvr_workload *workload = make(&options);
+    static uint64_t sessions[2000];
+    struct kvr_workload_request r, s;
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < 2000; i++) {
+        assert_true(kvr_workload_turn(workload, i, 0, &r));
+        assert_true(kvr_workload_turn(still, i, 0, &s));
+        sessions[i] = r.session;
+        moved += r.session != s.session;
+        assert_true(i >= 100 || r.session == s.session);
+        assert_int_equal(r.pieces[3].bytes, s.pieces[3].bytes); /* all else is as it was */
+    }
+    assert_true(moved > 1000);
+    /* Nineteen steps: the logarithm of a weight has gone 0.3 sqrt(19) far. */
+    double sum = 0, squares = 0;
+    for (uint32_t key = 0; key < 400; key++) {
+        double step =
+            log(kvr_workload_key_share(workload, key)) - log(kvr_workload_key_share(still, key));
+        sum += step / 400;
+        squares += step * step / 400;
+    }
+    near(sqrt(squares - sum * sum), 0.3 * sqrt(19), 0.1);
+    for (uint32_t i = 2000; i-- > 0; i -= i % 7) {
+        assert_true(kvr_workload_turn(workload, i, 0, &r));
+        assert_int_equal(r.session, sessions[i]);
+    }
+    kvr_workload_destroy(workload);
+    kvr_workload_destroy(still);
+    options.drift_requests = 0;
+    assert_null(kvr_workload_create(&options, NULL));
+}
+
+static void test_lengths_of_keys(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.bytes_per_token = 4;
+    options.length_sigma = 0.7;
+    struct kvr_workload *workload = make(&options);
+    double logs = 0, squares = 0, all, one;
+    for (uint32_t key = 0; key < 128; key++) {
+        kvr_workload_key_tokens(workload, key, &all, &one);
+        near(all / one, (180 + 42 * 2400) / 2580.0, 1e-9);
+        logs += log(one / 2580) / 128;
+        squares += log(one / 2580) * log(one / 2580) / 128;
+    }
+    assert_true(fabs(logs) < 0.2);
+    near(sqrt(squares - logs * logs), 0.7, 0.2);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct kvr_workload_request r;
+        assert_true(kvr_workload_turn(workload, i, 0, &r));
+        kvr_workload_key_tokens(workload, (uint32_t)r.session - 1, &all, &one);
+        near(r.pieces[1].bytes + r.pieces[2].bytes, 4 * one, 0.01);
+        assert_int_equal(r.pieces[0].bytes, 17600); /* the template is everybody's */
+    }
+    kvr_workload_destroy(workload);
+}
+
 static void test_times_far_ahead(void **state)
 {
     (void)state;
@@ -536,6 +607,8 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_weights_refused),
         cmocka_unit_test(test_whales_of_a_steep_law),
+        cmocka_unit_test(test_drift),
+        cmocka_unit_test(test_lengths_of_keys),
         cmocka_unit_test(test_times_far_ahead),
         cmocka_unit_test(test_names),
     };
