@@ -175,6 +175,12 @@ void kvr_plan_destroy(struct kvr_plan *plan)
     kvr_free(plan);
 }
 
+void kvr_plan_prefetch(const struct kvr_plan *plan, uint64_t key)
+{
+    __builtin_prefetch(&plan->table[(uint32_t)kvr_mix64(key) & plan->table_mask]);
+    __asm__ volatile(""); /* or GCC drops a call that does nothing else */
+}
+
 const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key, uint32_t *count)
 {
     const struct kvr_plan_entry *entry = find(plan, key);

@@ -123,6 +123,9 @@ KVR_EXPORT void kvr_plan_destroy(struct kvr_plan *plan); /* NULL is allowed */
  * a key is there twice. */
 KVR_EXPORT int kvr_plan_index(struct kvr_plan *plan, struct kvr_error *error) KVR_MUST_USE;
 
+/* For whoever will look a key up soon, and has other work meanwhile: a large plan is in no cache.
+ */
+KVR_EXPORT void kvr_plan_prefetch(const struct kvr_plan *plan, uint64_t key);
 /* Of an admitted key: its destinations, `*count` of them. NULL and 0 for any other. */
 KVR_EXPORT const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key,
                                            uint32_t *count);

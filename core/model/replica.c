@@ -219,15 +219,9 @@ bool kvr_replica_serves(const struct kvr_replica *replica, uint64_t model)
     return false;
 }
 
-bool kvr_replica_in_rotation(const struct kvr_replica *replica)
+double kvr_replica_ramping(const struct kvr_replica *replica, uint64_t now_ns)
 {
-    return replica->member && replica->operational != KVR_DOWN &&
-           replica->administrative == KVR_READY && replica->weight > 0;
-}
-
-double kvr_replica_ramp(const struct kvr_replica *replica, uint64_t now_ns)
-{
-    if (replica->operational != KVR_RAMPING || replica->ramp_ns == 0)
+    if (replica->ramp_ns == 0)
         return 1;
     uint64_t age = now_ns > replica->available_since_ns ? now_ns - replica->available_since_ns : 0;
     if (age >= replica->ramp_ns)

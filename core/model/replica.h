@@ -46,13 +46,13 @@ struct kvr_replica {
     enum kvr_administrative administrative;
     uint32_t generation;             /* of this slot; never 0 for a member */
     uint64_t id;                     /* 64-bit hash of name */
-    char name[KVR_REPLICA_NAME_MAX]; /* authority, or authority#rank */
-    uint16_t authority_len;          /* leading bytes of name */
-    int32_t rank;                    /* -1 none */
     double weight;                   /* > 0 */
     uint32_t capacity;               /* UINT32_MAX: unlimited */
+    int32_t rank;                    /* -1 none */
     uint64_t available_since_ns;     /* last move out of down */
     uint64_t ramp_ns;                /* length of the ramp after a return; 0 none */
+    char name[KVR_REPLICA_NAME_MAX]; /* authority, or authority#rank; from here on not for views */
+    uint16_t authority_len;          /* leading bytes of name */
     bool any_model;
     bool models_known; /* until then it serves any name */
     uint32_t models_count;
@@ -96,9 +96,17 @@ void kvr_replica_set_models(struct kvr_replica_table *table, uint32_t slot,
 bool kvr_replica_serves(const struct kvr_replica *replica, uint64_t model);
 
 /* In rotation: operational and ready. Caps and exclusions are the router's. */
-bool kvr_replica_in_rotation(const struct kvr_replica *replica);
+static inline bool kvr_replica_in_rotation(const struct kvr_replica *replica)
+{
+    return replica->member && replica->operational != KVR_DOWN &&
+           replica->administrative == KVR_READY && replica->weight > 0;
+}
+double kvr_replica_ramping(const struct kvr_replica *replica, uint64_t now_ns);
 /* Share of its weight at `now_ns`, from 0.1 at the return to 1 at the end of the ramp. */
-double kvr_replica_ramp(const struct kvr_replica *replica, uint64_t now_ns);
+static inline double kvr_replica_ramp(const struct kvr_replica *replica, uint64_t now_ns)
+{
+    return replica->operational == KVR_RAMPING ? kvr_replica_ramping(replica, now_ns) : 1;
+}
 
 /* The hash under which names of replicas, models, sessions and keys travel. Never 0. */
 uint64_t kvr_name_hash(struct kvr_slice name);

@@ -112,10 +112,21 @@ static inline double number_at(const struct kvr_replica_view *row, uint32_t offs
     return number;
 }
 
-/* Of a key that has never come the age is NaN. */
-static inline bool came_within(const struct kvr_replica_view *row, double recent_ms)
+/* What a row must be to be compared. */
+struct wanted {
+    uint32_t blocks;
+    uint32_t except;
+    uint32_t assigned;
+    bool ever; /* whenever the key came; it may never have, and its age is NaN then */
+    double recent_ms;
+};
+
+static inline bool is_wanted(const struct kvr_replica_view *row, uint32_t index,
+                             const struct wanted *wanted)
 {
-    return row->key_age_ms <= recent_ms || isinf(recent_ms);
+    return row->assigned >= wanted->assigned && row->available &&
+           row->match_blocks >= wanted->blocks && index != wanted->except &&
+           (wanted->ever || row->key_age_ms <= wanted->recent_ms);
 }
 
 int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, uint32_t blocks,
@@ -124,30 +135,28 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
     KVR_CHECK(offset + sizeof(double) <= sizeof(struct kvr_replica_view));
     const struct kvr_replica_view *rows = picture->rows;
     uint32_t count = picture->view.count;
+    const struct wanted wanted = {blocks, except, assigned, isinf(recent_ms), recent_ms};
     double best = (double)INFINITY;
-    uint32_t ties = 0;
+    uint32_t ties = 0, first = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
-            i == except || !came_within(&rows[i], recent_ms))
+        if (!is_wanted(&rows[i], i, &wanted))
             continue;
         double number = number_at(&rows[i], offset);
         if (number < best) {
             best = number;
             ties = 1;
+            first = i;
         } else if (number == best) {
+            first = ties ? first : i;
             ties++;
         }
     }
     if (ties == 0)
         return -1;
     uint32_t skip = ties > 1 ? picture->request.serial % ties : 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!rows[i].available || rows[i].match_blocks < blocks || rows[i].assigned < assigned ||
-            i == except || !came_within(&rows[i], recent_ms))
-            continue;
-        if (number_at(&rows[i], offset) == best && skip-- == 0)
+    for (uint32_t i = first; i < count; i++)
+        if (is_wanted(&rows[i], i, &wanted) && number_at(&rows[i], offset) == best && skip-- == 0)
             return (int32_t)i;
-    }
     return -1; /* not reached: the second pass sees what the first saw */
 }
 
