@@ -164,6 +164,35 @@ struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *options,
     return kvr_plan_make(options, &input, error);
 }
 
+struct kvr_plan *kvr_plan_of(const struct kvr_plan_entry *entries, uint32_t entries_len,
+                             const uint16_t *assigned, uint32_t destinations,
+                             struct kvr_error *error)
+{
+    struct kvr_plan *plan = kvr_alloc_zero(1, sizeof *plan);
+    *plan = (struct kvr_plan){
+        .keys = entries_len, .admitted = entries_len, .destinations = destinations, .imbalance = 1};
+    plan->loads = kvr_alloc_zero(destinations + 1, sizeof *plan->loads);
+    plan->entries = kvr_alloc(entries_len * sizeof *plan->entries + 1);
+    for (uint32_t i = 0; i < entries_len; i++) {
+        KVR_CHECK(entries[i].count > 0);
+        plan->entries[i] = entries[i];
+        plan->entries[i].first = plan->copies;
+        plan->copies += entries[i].count;
+        plan->split += entries[i].count > 1;
+    }
+    plan->assigned = kvr_alloc(plan->copies * sizeof *plan->assigned + 1);
+    for (uint32_t i = 0; i < entries_len; i++)
+        for (uint32_t copy = 0; copy < entries[i].count; copy++) {
+            KVR_CHECK(assigned[entries[i].first + copy] < destinations);
+            plan->assigned[plan->entries[i].first + copy] = assigned[entries[i].first + copy];
+        }
+    if (kvr_plan_index(plan, error)) {
+        kvr_plan_destroy(plan);
+        return NULL;
+    }
+    return plan;
+}
+
 void kvr_plan_destroy(struct kvr_plan *plan)
 {
     if (!plan)

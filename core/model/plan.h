@@ -118,6 +118,11 @@ KVR_EXPORT struct kvr_plan *kvr_plan_create(const struct kvr_plan_options *optio
                                             const struct kvr_plan_key *keys, uint32_t keys_len,
                                             const double *weights, uint32_t destinations,
                                             struct kvr_error *error);
+/* Of placements that were made some time, to go on from: its rates and loads are 0. Copies what it
+ * is given; NULL with the reason when a key is there twice. */
+KVR_EXPORT struct kvr_plan *kvr_plan_of(const struct kvr_plan_entry *entries, uint32_t entries_len,
+                                        const uint16_t *assigned, uint32_t destinations,
+                                        struct kvr_error *error);
 KVR_EXPORT void kvr_plan_destroy(struct kvr_plan *plan); /* NULL is allowed */
 /* Makes the table of `entries`, for whoever has placed them otherwise (plan_file.h). KVR_E_EXISTS:
  * a key is there twice. */

@@ -239,7 +239,7 @@ struct kvr_sim_param {
 
 struct kvr_sim;
 
-/* Text to hand to ffi.cdef: plan.h, profile.h, workload.h, trace.h and this header. */
+/* For ffi.cdef: the text of plan.h, plan_change.h, profile.h, workload.h, trace.h and this. */
 KVR_EXPORT const char *kvr_sim_declarations(void);
 /* Sizes, to be compared with ffi.sizeof: options, record, result, workload request. */
 KVR_EXPORT void kvr_sim_sizes(uint32_t sizes[4]);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "kvr_plan_change_h.h"
 #include "kvr_plan_h.h"
 #include "kvr_profile_h.h"
 #include "kvr_sim_h.h"
@@ -44,6 +45,7 @@ const char *kvr_sim_declarations(void)
                       "enum { KVR_PROFILE_NAME_MAX = %d };\n",
                       KVR_ERROR_TEXT_MAX, KVR_PROFILE_NAME_MAX);
     append_header(&text, kvr_plan_h);
+    append_header(&text, kvr_plan_change_h);
     append_header(&text, kvr_profile_h);
     append_header(&text, kvr_workload_h);
     append_header(&text, kvr_trace_h);

@@ -9,6 +9,7 @@ local M = { HEADER = "key,rate,destinations" }
 ---@class kvr.KeyRate
 ---@field key string
 ---@field rate number any unit, the same for all
+---@field tokens number? of its prefix, > 0; nil: not known
 
 ---@class kvr.Destination
 ---@field name string
@@ -18,6 +19,14 @@ local M = { HEADER = "key,rate,destinations" }
 ---@field q_cap number? most load of one copy; nil: no limit
 ---@field slots number? copies for each destination, on average; nil: no limit
 ---@field skip boolean? pass over a key that does not fit, instead of ending there
+---@field phi number? most load of one copy over the mean of destinations; nil: no limit
+---@field tokens number? of prefixes for each destination, on average; nil: sizes do not matter
+---@field residency number? of an idle prefix in a cache, in the time unit of rates
+---@field keep boolean? go on from the last plan ...
+---@field theta number? ... moving beyond 1 + theta times the mean ...
+---@field move_budget number? ... so much of all rate, 0..1
+---@field loyalty number? a key of the last plan counts so many times its rate at admission
+---@field life number? how long it will be in force, in the time unit of rates
 
 ---@class kvr.Plan
 ---@field keys integer that were given
@@ -28,6 +37,9 @@ local M = { HEADER = "key,rate,destinations" }
 ---@field copies integer
 ---@field destinations {name: string, weight: number, load: number, keys: integer}[]
 ---@field entries {key: string, rate: number, to: string[]}[] admitted keys by falling rate
+---@field change table? against the last plan: struct kvr_plan_change
+
+local VERDICTS = { [0] = "install", "same", "not worth it" } -- enum kvr_plan_verdict
 
 -- Names stand between commas and blanks in the files.
 local function check_name(file, text, field)
@@ -37,55 +49,119 @@ local function check_name(file, text, field)
   return text
 end
 
--- "key,rate" with that header, or JSON objects; by the name of the file.
-local function next_rate(file, is_json)
-  if is_json then
-    local object = file:object()
-    if not object then return nil end
-    return file:text_of(object.key, "key"), file:number_of(object.rate, "rate", 0)
-  end
-  local cells = file:cells("key,rate")
-  if not cells then return nil end
-  return cells[1], file:number_cell(cells[2], "rate", 0)
+local function above_zero(file, tokens)
+  if tokens and tokens <= 0 then file:fail("tokens", "is %g; above 0", tokens) end
+  return tokens
 end
 
----Key rates in the order of the file: CSV with the header key,rate, or (*.jsonl, also gzipped) an
----object with key and rate a line.
+local function from_object(file)
+  local object = file:object()
+  if not object then return nil end
+  local key, rate = file:text_of(object.key, "key"), file:number_of(object.rate, "rate", 0)
+  return key, rate, object.tokens ~= nil and file:number_of(object.tokens, "tokens", 0) or nil
+end
+
+local function from_cells(file, header)
+  local cells = file:cells(header)
+  if not cells then return nil end
+  local rate = file:number_cell(cells[2], "rate", 0)
+  return cells[1], rate, cells[3] and file:number_cell(cells[3], "tokens", 0)
+end
+
+---Key rates in the order of the file: CSV with the header key,rate or key,rate,tokens, or (*.jsonl,
+---also gzipped) an object with these fields a line.
 ---@param path string
 ---@return kvr.KeyRate[]
 function M.read_rates(path)
   local file, out, lines = source.open(path), {}, {}
-  local is_json = path:find("%.jsonl$") or path:find("%.jsonl%.gz$")
+  local next_rate, header = from_object, nil
+  if not (path:find("%.jsonl$") or path:find("%.jsonl%.gz$")) then
+    next_rate, header = from_cells, file:line()
+    if header and header ~= "key,rate" and header ~= "key,rate,tokens" then
+      file:fail(nil, "expected the header key,rate or key,rate,tokens")
+    end
+  end
   while true do
-    local key, rate = next_rate(file, is_json)
+    local key, rate, tokens = next_rate(file, header)
     if not key then return out end
     check_name(file, key, "key")
     if lines[key] then file:fail("key", "%s was on line %d", key, lines[key]) end
     lines[key] = file.number
-    out[#out + 1] = { key = key, rate = rate }
+    out[#out + 1] = { key = key, rate = rate, tokens = above_zero(file, tokens) }
   end
 end
 
----Rates of one key after another; equal rates keep their order.
----@param rates kvr.KeyRate[]
----@param destinations kvr.Destination[]
----@param options kvr.PlanOptions
----@return kvr.Plan
-function M.make(rates, destinations, options)
-  local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
-  local keys = ffi.new("struct kvr_plan_key[?]", #rates + 1)
+-- ---- what C makes it from ----
+
+-- Rates and sizes by key, whose number is its place in the file: equal rates keep their order.
+-- `kept` holds what the input only points to.
+local function set_keys(input, rates, kept)
+  kept.keys = ffi.new("struct kvr_plan_key[?]", #rates + 1)
+  kept.sizes = ffi.new("struct kvr_plan_size[?]", #rates + 1)
+  local sized = 0
   for i, each in ipairs(rates) do
-    keys[i - 1].key, keys[i - 1].rate = i, each.rate
+    kept.keys[i - 1].key, kept.keys[i - 1].rate = i, each.rate
+    kept.sizes[i - 1].tokens, kept.sizes[i - 1].saved = each.tokens or 1, each.tokens or 1
+    sized = sized + (each.tokens and 1 or 0)
   end
-  local weights = ffi.new("double[?]", #destinations + 1)
-  for i, each in ipairs(destinations) do weights[i - 1] = each.weight end
-  local asked = ffi.new("struct kvr_plan_options", {
-    q_cap = options.q_cap or 0, slots = math.min((options.slots or 0) * #destinations, 2 ^ 32 - 1),
-    skip = options.skip and 1 or 0,
-  })
-  local plan = C.kvr_plan_create(asked, keys, #rates, weights, #destinations, failure)
+  if sized > 0 and sized < #rates then
+    error(("%d of %d keys have tokens: all or none do"):format(sized, #rates), 0)
+  end
+  input.keys, input.keys_len = kept.keys, #rates
+  if sized > 0 then input.sizes = kept.sizes end
+end
+
+local function set_destinations(input, destinations, kept)
+  kept.weights = ffi.new("double[?]", #destinations + 1)
+  for i, each in ipairs(destinations) do kept.weights[i - 1] = each.weight end
+  input.weights, input.destinations = kept.weights, #destinations
+end
+
+-- The last plan in C, with its keys and destinations by the numbers that they have now; what is not
+-- there any more has other numbers, or none.
+local function set_last(input, last, rates, destinations, kept)
+  local number, copies, entries = {}, 0, 0
+  for i, each in ipairs(rates) do number[each.key] = i end
+  for _, to in pairs(last) do entries, copies = entries + 1, copies + #to end
+  local keys = {}
+  for key in pairs(last) do keys[#keys + 1] = key end
+  table.sort(keys)
+  local list = ffi.new("struct kvr_plan_entry[?]", entries + 1)
+  local assigned, names, count = ffi.new("uint16_t[?]", copies + 1), {}, 0
+  local at = 0
+  for i, key in ipairs(keys) do
+    list[i - 1].key, list[i - 1].first = number[key] or #rates + i, at
+    list[i - 1].count = #last[key]
+    for _, name in ipairs(last[key]) do
+      if not names[name] then names[name], count = count, count + 1 end
+      assigned[at], at = names[name], at + 1
+    end
+  end
+  kept.now = ffi.new("uint16_t[?]", count + 1)
+  for i = 0, count do kept.now[i] = 0xffff end -- KVR_PLAN_GONE
+  for i, each in ipairs(destinations) do
+    if names[each.name] then kept.now[names[each.name]] = i - 1 end
+  end
+  local C, failure = ffi.simulator(), ffi.new("struct kvr_error")
+  local plan = C.kvr_plan_of(list, entries, assigned, count, failure)
   if plan == nil then error(ffi.string(failure.text), 0) end
-  ffi.gc(plan, C.kvr_plan_destroy)
+  kept.last = ffi.gc(plan, C.kvr_plan_destroy)
+  input.last, input.now = plan, kept.now
+end
+
+local function options_of(options, destinations)
+  local out = ffi.new("struct kvr_plan_options", {
+    q_cap = options.q_cap or 0, slots = math.min((options.slots or 0) * destinations, 2 ^ 32 - 1),
+    skip = options.skip and 1 or 0, keep = options.keep and 1 or 0,
+    tokens = (options.tokens or 0) * destinations,
+  })
+  for _, name in ipairs({ "phi", "residency", "theta", "move_budget", "loyalty" }) do
+    out[name] = options[name] or 0
+  end
+  return out
+end
+
+local function as_data(plan, rates, destinations)
   local out = { keys = plan.keys, copies = plan.copies, split = plan.split,
     admitted_rate = plan.admitted_rate, tail_rate = plan.tail_rate, imbalance = plan.imbalance,
     destinations = {}, entries = {} }
@@ -103,6 +179,31 @@ function M.make(rates, destinations, options)
     local given = rates[tonumber(entry.key)]
     out.entries[i + 1] = { key = given.key, rate = given.rate, to = to }
   end
+  return out
+end
+
+---@param rates kvr.KeyRate[]
+---@param destinations kvr.Destination[]
+---@param options kvr.PlanOptions
+---@param last table<string, string[]>? destinations by key, as M.read has them
+---@return kvr.Plan
+function M.make(rates, destinations, options, last)
+  local C, failure, kept = ffi.simulator(), ffi.new("struct kvr_error"), {}
+  local input = ffi.new("struct kvr_plan_input")
+  set_keys(input, rates, kept)
+  set_destinations(input, destinations, kept)
+  if last then set_last(input, last, rates, destinations, kept) end
+  local plan = C.kvr_plan_make(options_of(options, #destinations), input, failure)
+  if plan == nil then error(ffi.string(failure.text), 0) end
+  ffi.gc(plan, C.kvr_plan_destroy)
+  local out = as_data(plan, rates, destinations)
+  if last then
+    local change = ffi.new("struct kvr_plan_change")
+    C.kvr_plan_compare(plan, input, options.life or 0, change)
+    out.change = ffi.table(change, "kvr_plan_change")
+    out.change.verdict = VERDICTS[out.change.verdict]
+  end
+  kept.last = nil -- nothing of `kept` may be collected before
   return out
 end
 
@@ -169,6 +270,15 @@ local function percent(part, whole)
   return whole > 0 and ("%.1f %%"):format(100 * part / whole) or "0.0 %"
 end
 
+-- What moves, and the price of it where somebody asked.
+local function moved_text(change)
+  local text = ("%d of %d keys move, with %.4g of the rate; imbalance of the last plan now %.3f")
+    :format(change.keys_moved, change.keys_both, change.rate_moved, change.last_imbalance)
+  if change.staleness == 0 then return text end
+  return text .. ("\nstaying costs %.4g tokens, warming up %.4g: %s"):format(change.staleness,
+    change.warmup, change.verdict)
+end
+
 ---@param plan kvr.Plan
 ---@param churn kvr.PlanChurn?
 ---@return string
@@ -186,6 +296,7 @@ function M.text(plan, churn)
     notes[2] = ("churn %.1f %% of placements: %d kept, %d added, %d removed; %.1f %% of keys in "
       .. "both have another number of copies"):format(100 * churn.placements, churn.kept,
       churn.added, churn.removed, 100 * churn.counts)
+    notes[3] = moved_text(plan.change)
   end
   return table_of.text({
     title = ("%d of %d keys admitted, with %s of the rate; %d split, %d copies in all"):format(
@@ -201,7 +312,7 @@ end
 function M.data(plan, churn)
   return { keys = plan.keys, admitted = #plan.entries, split = plan.split, copies = plan.copies,
     admitted_rate = plan.admitted_rate, tail_rate = plan.tail_rate, imbalance = plan.imbalance,
-    destinations = plan.destinations, churn = churn }
+    destinations = plan.destinations, churn = churn, change = plan.change }
 end
 
 return M

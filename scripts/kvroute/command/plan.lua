@@ -10,8 +10,8 @@ local function parser_of()
     "Places keys of known rates on destinations (CacheRoute's Algorithm 1): the keys of highest\n"
     .. "rate, as long as there are slots, each to the least loaded; and shows the loads that are\n"
     .. "expected. Exit status: 0 made, 1 failed, 2 asked wrongly.")
-  parser:option("--rates", "CSV with the header key,rate, or *.jsonl with objects of the two; .gz "
-    .. "too"):argname("FILE"):count(1)
+  parser:option("--rates", "CSV with the header key,rate or key,rate,tokens, or *.jsonl with "
+    .. "objects of these; .gz too"):argname("FILE"):count(1)
   parser:option("--destinations", "so many of weight 1, named 0, 1, ..."):convert(tonumber)
     :argname("N")
   parser:option("--to", "a destination and its weight, which is 1 if left out"):count("*")
@@ -21,8 +21,24 @@ local function parser_of()
   parser:option("--q-cap", "most load of one copy, in the unit of the rates: hotter keys get more "
     .. "copies"):convert(tonumber):argname("RATE")
   parser:flag("--skip", "pass over a key whose copies do not fit, instead of ending there")
+  parser:option("--phi", "most load of one copy over the mean of destinations")
+    :convert(tonumber):argname("SHARE")
+  parser:option("--tokens", "of prefixes for each destination, on average: admission by the tokens "
+    .. "that a key saves over those it takes"):convert(tonumber):argname("N")
+  parser:option("--residency", "how long an idle prefix stays in a cache, in the time unit of the "
+    .. "rates: what is warm everywhere is worth less; with --tokens"):convert(tonumber)
+    :argname("TIME")
   parser:option("--out", "write the plan: " .. plan.HEADER):argname("FILE")
   parser:option("--last", "a plan written before, to show the churn against"):argname("FILE")
+  parser:flag("--keep", "go on from the last plan: keys stay where they are, and ...")
+  parser:option("--theta", "... move only where a load is over 1 + THETA times the mean, ...")
+    :convert(tonumber):argname("THETA")
+  parser:option("--move-budget", "... and so much of all rate, 0 to 1"):convert(tonumber)
+    :argname("SHARE")
+  parser:option("--loyalty", "at admission a key of the last plan counts so many times its rate")
+    :convert(tonumber):argname("TIMES")
+  parser:option("--life", "how long the plan will be in force, in the time unit of the rates: says "
+    .. "whether it is worth its warm-up"):convert(tonumber):argname("TIME")
   parser:flag("--json", "show as JSON")
   return parser
 end
@@ -40,6 +56,14 @@ local function complaint(arguments)
     end
   end
   if arguments.q_cap and arguments.q_cap <= 0 then return "--q-cap is above 0" end
+  if arguments.keep and not arguments.last then return "--keep needs --last" end
+  for _, name in ipairs({ "theta", "move_budget", "loyalty" }) do
+    if arguments[name] and not arguments.keep then
+      return ("--%s needs --keep"):format((name:gsub("_", "-")))
+    end
+  end
+  if arguments.life and not arguments.last then return "--life needs --last" end
+  if arguments.residency and not arguments.tokens then return "--residency needs --tokens" end
 end
 
 local function destinations_of(arguments)
@@ -67,8 +91,10 @@ return function(context)
       io.stderr:write(("kvroute plan: %s (see --help)\n"):format(why))
       return command.USAGE
     end
-    local made = plan.make(plan.read_rates(arguments.rates), destinations_of(arguments), arguments)
-    local churn = arguments.last and plan.churn(plan.read(arguments.last), made)
+    local last = arguments.last and plan.read(arguments.last)
+    local made = plan.make(plan.read_rates(arguments.rates), destinations_of(arguments), arguments,
+      last)
+    local churn = last and plan.churn(last, made)
     if arguments.out then store.write_file(arguments.out, plan.csv(made)) end
     io.write(arguments.json and json.encode(plan.data(made, churn), true) .. "\n"
       or plan.text(made, churn))

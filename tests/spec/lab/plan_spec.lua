@@ -98,6 +98,10 @@ describe("a plan", function()
     assert.same(wanted, plan.read_rates(file_of("key,rate\na,1.5\n\nb,0\n")))
     assert.same(wanted, plan.read_rates(file_of(
       '{"key":"a","rate":1.5,"note":1}\n{"key":"b","rate":0}\n', ".jsonl")))
+    wanted[1].tokens, wanted[2].tokens = 800, 0.5
+    assert.same(wanted, plan.read_rates(file_of("key,rate,tokens\na,1.5,800\nb,0,0.5\n")))
+    assert.same(wanted, plan.read_rates(file_of(
+      '{"key":"a","rate":1.5,"tokens":800}\n{"key":"b","rate":0,"tokens":0.5}\n', ".jsonl")))
   end)
 
   it("names file, line and field of what is wrong", function()
@@ -118,12 +122,43 @@ describe("a plan", function()
     fails("key,rate\na,nan\n", nil, 2, "rate: ")
     fails("key,rate\na,1\nb,1\na,2\n", nil, 4, "key: a was on line 2")
     fails("key,rate\na b,1\n", nil, 2, "key: ")
+    fails("key,rate,tokens\na,1,0\n", nil, 2, "tokens: ")
+    fails("key,rate,tokens\na,1\n", nil, 2, "2 cells")
     fails("key,rate\n,1\n", nil, 2, "key: ")
     fails('{"key":"a"}\n', ".jsonl", 1, "rate: is missing")
     fails('{"key":1,"rate":1}\n', ".jsonl", 1, "key: is 1; a text")
     local path = file_of("key,rate,destinations\na,1,\n")
     local _, why = pcall(plan.read, path)
     assert.equal(path .. ":2: destinations: is empty", why)
+  end)
+
+  it("goes on from the last one, and says what it moves", function()
+    local last = { a = { "0" }, b = { "1" }, c = { "1" }, gone = { "0" }, d = { "away", "1" } }
+    local rates = rates_of("a=3 b=2 c=9 d=2")
+    local made = plan.make(rates, equal(2), { keep = true }, last)
+    assert.same({ a = "0", b = "1", c = "1", d = "1" }, placements(made))
+    assert.equal(0, made.change.keys_moved)
+    assert.equal("install", made.change.verdict)
+    made = plan.make(rates, equal(2), { keep = true, move_budget = 0.25, life = 0.25 }, last)
+    assert.same({ a = "0", b = "0", c = "1", d = "0" }, placements(made))
+    local change = made.change
+    assert.same({ 2, 4, 4, "not worth it" }, { change.keys_moved, change.keys_both,
+      change.rate_moved, change.verdict })
+    assert.equal(13 * 2 / 16, change.last_imbalance)
+    -- Four requests a second above the busiest one then, against two cold copies.
+    assert.same({ 1, 2 }, { change.staleness, change.warmup })
+  end)
+
+  it("admits by size, and splits what is more than a share", function()
+    local rates = rates_of("a=4 b=3 c=2")
+    for i, tokens in ipairs({ 1000, 100, 100 }) do rates[i].tokens = tokens end
+    assert.same({ b = "0", c = "1" }, placements(plan.make(rates, equal(2), { tokens = 150 })))
+    assert.same({ a = "0 1", b = "2", c = "3" },
+      placements(plan.make(rates_of("a=4 b=3 c=2"), equal(4), { phi = 1.4 })))
+    local ok, why = pcall(plan.make, { { key = "a", rate = 1, tokens = 2 },
+      { key = "b", rate = 1 } }, equal(1), {})
+    assert.is_false(ok)
+    assert.truthy(why:find("1 of 2 keys have tokens", 1, true), why)
   end)
 
   it("is a command", function()
@@ -137,8 +172,16 @@ describe("a plan", function()
     local data = cjson.decode(text)
     assert.equal(1, data.churn.placements)
     assert.equal(9, data.destinations[2].load)
+    text, status = run(("--rates %s --to x --to y=2 --last %s --keep --life 9"):format(rates, out))
+    assert.equal(0, status, text)
+    assert.truthy(text:find("0 of 3 keys move", 1, true), text)
     text, status = run("--rates " .. rates)
     assert.equal(2, status, text)
+    for _, words in ipairs({ "--keep", "--theta 0.1", "--last x --loyalty 2", "--life 1",
+      "--residency 1" }) do
+      text, status = run(("--rates %s --destinations 2 %s"):format(rates, words))
+      assert.is_true(status == 2 and text:find(" needs --", 1, true) ~= nil, words .. ": " .. text)
+    end
     for _, words in ipairs({ "--destinations 0", "--destinations 2 --slots 1.5", "--to x --to x",
       "--to x=0", "--destinations 2000", "--destinations 2 --last /nowhere" }) do
       text, status = run(("--rates %s %s"):format(rates, words))
