@@ -7,6 +7,7 @@
  *   ctl_client.c   one request and its answer, or an exit code
  *   ctl_shadow.c   shadows, and what they would have done
  *   ctl_plan.c     the plan of routing keys
+ *   ctl_gate.c     what vouches for the policy in force
  *   ctl_explain.c  what would happen to a request
  *   ctl_show.c     answers as tables and lines for people
  *   ctl_status.c   the same for the summary */
@@ -62,6 +63,7 @@ int kvr_ctl_run_drain(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_restore(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_weight(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_shadow(struct kvr_ctl *ctl, int argc, char **argv);
+int kvr_ctl_run_gate(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_plan(struct kvr_ctl *ctl, int argc, char **argv);
 int kvr_ctl_run_explain(struct kvr_ctl *ctl, int argc, char **argv);
 

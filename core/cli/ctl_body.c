@@ -24,6 +24,16 @@ void kvr_ctl_print_json(struct kvr_slice answer)
     printf("%.*s\n", (int)answer.len, answer.data);
 }
 
+void kvr_ctl_put_file(struct kvr_json_writer *json, const char *file)
+{
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    const char *rest = strncmp(file, "./", 2) == 0 ? file + 2 : file;
+    if (file[0] != '/' && getcwd(folder, sizeof folder) &&
+        snprintf(path, sizeof path, "%s/%s", folder, rest) < (int)sizeof path)
+        file = path;
+    kvr_json_text(json, "file", file);
+}
+
 int kvr_ctl_do(struct kvr_ctl *ctl, const char *method, const char *path, struct kvr_slice request,
                void (*people)(struct kvr_slice answer))
 {

@@ -29,6 +29,9 @@ int kvr_ctl_put_params(struct kvr_json_writer *json, int argc, char **argv);
  * for the router runs in another. */
 void kvr_ctl_put_script(struct kvr_json_writer *json, const char *name);
 
+/* "file": a path, made absolute in the same way. */
+void kvr_ctl_put_file(struct kvr_json_writer *json, const char *file);
+
 /* Asks and shows: to people, or with --json as it is. */
 int kvr_ctl_do(struct kvr_ctl *ctl, const char *method, const char *path, struct kvr_slice request,
                void (*people)(struct kvr_slice answer));

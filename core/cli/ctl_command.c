@@ -171,6 +171,10 @@ const struct kvr_ctl_command kvr_ctl_commands[] = {
      "cacheroute\n"
      "does.",
      0, 2, 0, kvr_ctl_run_plan},
+    {"gate", "[FILE | off]", "what vouches for the policy in force; loads another",
+     "FILE as kvroute gate --out writes it. When live traffic leaves its envelope, the baseline\n"
+     "decides, until another FILE is loaded. off: nothing is guarded, the policy decides again.",
+     0, 1, 0, kvr_ctl_run_gate},
     {"explain", "FILE", "what would happen to a request, and why; sends nothing",
      "FILE holds a request's body; - is stdin. The scripts in force are asked: that counts as "
      "calls\n"

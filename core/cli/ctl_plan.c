@@ -1,9 +1,7 @@
 /* `kvroute ctl plan`: the plan of routing keys that is in force, and another one. */
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ctl_body.h"
 #include "pick.h"
@@ -138,22 +136,11 @@ static void show_plan(struct kvr_slice answer)
 
 /* ---- asking ---- */
 
-/* The router runs in another folder. */
-static void put_path(struct kvr_json_writer *json, const char *file)
-{
-    char folder[PATH_MAX], path[2 * PATH_MAX];
-    const char *rest = strncmp(file, "./", 2) == 0 ? file + 2 : file;
-    if (file[0] != '/' && getcwd(folder, sizeof folder) &&
-        snprintf(path, sizeof path, "%s/%s", folder, rest) < (int)sizeof path)
-        file = path;
-    kvr_json_text(json, "file", file);
-}
-
 static int load(struct kvr_ctl *ctl, const char *file)
 {
     struct kvr_ctl_body body;
     kvr_ctl_body_begin(&body);
-    put_path(&body.json, file);
+    kvr_ctl_put_file(&body.json, file);
     return kvr_ctl_body_send(&body, KVR_CTL_OK, ctl, "/admin/plan", show_plan);
 }
 

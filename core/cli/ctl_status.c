@@ -78,11 +78,28 @@ static void show_scripts(struct kvr_slice answer)
                kvr_pick_text(script, "params").text,
                kvr_pick_true(script, "quarantined") ? ", QUARANTINED" : "");
         if (strcmp(role, "canary") == 0)
-            printf(", %g %% of sessions", kvr_pick_number(answer, "canary_share") * 100);
+            printf(", %g %% of %s", kvr_pick_number(answer, "canary_share") * 100,
+                   kvr_pick_true(answer, "canary_by_key") ? "routing keys" : "sessions");
         puts("");
         if (kvr_pick(script, "error").len > 4)
             printf("%*s%s\n", LABEL_WIDTH, "", kvr_pick_text(script, "error").text);
     }
+}
+
+static void show_gate(struct kvr_slice gate)
+{
+    if (kvr_pick(gate, "candidate").len == 0)
+        return;
+    label("gate");
+    printf("of %s", kvr_pick_text(gate, "candidate").text);
+    if (kvr_pick(gate, "left.reason").len)
+        printf(", LEFT %s ago by %s: %s decides until a new gate\n",
+               kvr_ctl_duration(kvr_pick_number(gate, "left.age_s")).text,
+               kvr_pick_text(gate, "left.reason").text, kvr_pick_text(gate, "baseline").text);
+    else
+        printf(", kept; %s\n", kvr_pick_text(gate, "covers").text[0]
+                                   ? "its text is in force"
+                                   : "NO policy that acts is its text");
 }
 
 static void show_latency(struct kvr_slice answer)
@@ -151,6 +168,7 @@ void kvr_ctl_show_status(struct kvr_slice answer)
            count(answer, "replicas.down").text, count(answer, "replicas.draining").text,
            count(answer, "replicas.in_flight").text);
     show_scripts(answer);
+    show_gate(kvr_pick(answer, "gate"));
     show_requests(answer);
     label("index");
     printf("%s of %s blocks, %s beliefs, ", count(answer, "index.blocks").text,

@@ -112,6 +112,9 @@ static int start(struct server *server, const struct kvr_config *config, struct 
     const char *plan = kvr_config_text(config, "plan.file");
     if (rc == 0 && plan && kvr_planner_load_first(&ingress->planner, plan, error))
         rc = kvr_serve_blame(config, "plan.file", error);
+    const char *gate = kvr_config_text(config, "gate.file");
+    if (rc == 0 && gate && *gate && kvr_gate_load(ingress, kvr_slice_of(gate), error))
+        rc = kvr_serve_blame(config, "gate.file", error);
     if (rc == 0 && kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error))
         rc = kvr_serve_blame(config, "admin.listen", error);
     return rc;

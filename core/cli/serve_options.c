@@ -97,6 +97,7 @@ static void read_router(struct kvr_ingress_options *options, const struct kvr_co
         .vnodes = count(config, "ring.vnodes"),
         .block_bytes = count(config, "index.block_bytes"),
         .canary_share = kvr_config_number(config, "canary.share"),
+        .canary_by_key = strcmp(kvr_config_text(config, "canary.by"), "key") == 0,
         .row_blocks = kvr_config_bool(config, "rows.blocks"),
         .queue =
             {
@@ -194,6 +195,11 @@ static void read_planner(struct kvr_ingress_options *options, const struct kvr_c
                 .handover = {.every = count(config, "plan.handover_every"),
                              .most_ns = seconds(config, "plan.handover_s")},
             },
+    };
+    options->gate = (struct kvr_gate_options){
+        .baseline = kvr_config_text(config, "gate.baseline"),
+        .envelope = {.window_ns = ms(config, "gate.window_ms"),
+                     .requests_min = count(config, "gate.requests_min")},
     };
     options->router.count_keys = options->planner.interval_ns > 0;
     options->router.key_tokens =

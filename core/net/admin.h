@@ -19,6 +19,9 @@
  *   GET  /admin/shadow             what shadows would have done, against what was done
  *   POST /admin/shadow             {"shadows": ["NAME" or {"name", "params"}, ...]}: all of them;
  *                                   an empty list: none
+ *   GET  /admin/gate               what vouches for the policy, and live traffic against it
+ *   POST /admin/gate               {"file"}: that kvroute gate wrote, in force; a path there
+ *   POST /admin/gate/off           none: nothing is guarded
  *   POST /admin/explain            {"path", "headers", "body"} of a request: what would happen to
  *                                   it, and why; nothing is sent. Only body is needed
  *   GET  /admin/plan               the plan in force, and what became of the last planning

@@ -54,6 +54,13 @@ void kvr_admin_reload(struct kvr_admin_call *call);
 void kvr_admin_shadow(struct kvr_admin_call *call);
 void kvr_admin_set_shadow(struct kvr_admin_call *call);
 
+void kvr_admin_gate(struct kvr_admin_call *call);
+void kvr_admin_load_gate(struct kvr_admin_call *call);
+void kvr_admin_gate_off(struct kvr_admin_call *call);
+/* What is in force and whether it is left; null: nothing is. */
+void kvr_admin_write_gate(const struct kvr_ingress *ingress, struct kvr_json_writer *json,
+                          const char *key);
+
 void kvr_admin_explain(struct kvr_admin_call *call);
 
 /* Those that make a plan answer when it has been judged. */

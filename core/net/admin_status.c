@@ -47,6 +47,7 @@ static void write_decisions(struct kvr_json_writer *json, const struct kvr_metri
     kvr_json_uint(json, "spills", metrics->spills);
     kvr_json_uint(json, "moves", metrics->moves);
     kvr_json_uint(json, "canary", metrics->canary);
+    kvr_json_uint(json, "baseline", metrics->baseline);
     kvr_json_object_begin(json, "reasons");
     for (uint16_t i = 0; i < kvr_reason_count(); i++)
         if (metrics->decisions[i])
@@ -184,6 +185,8 @@ void kvr_admin_status(struct kvr_admin_call *call)
     write_fleet(&json, router);
     kvr_admin_write_scripts(ingress, &json, "scripts");
     kvr_json_double(&json, "canary_share", router->options.canary_share);
+    kvr_json_bool(&json, "canary_by_key", router->options.canary_by_key);
+    kvr_admin_write_gate(ingress, &json, "gate");
     kvr_json_object_begin(&json, "index");
     write_index_size(&json, &stats);
     kvr_json_object_end(&json);

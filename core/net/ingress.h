@@ -18,6 +18,7 @@
 #include "client_keys.h"
 #include "error.h"
 #include "exchange.h"
+#include "gate_file.h"
 #include "listener.h"
 #include "loop.h"
 #include "model_list.h"
@@ -64,6 +65,7 @@ struct kvr_ingress_options {
     struct kvr_time_limits_options limits;
     uint64_t pool_idle_ns;
     uint32_t script_budget_ms;
+    struct kvr_gate_options gate;
 };
 
 /* What the ingress has beside the router's replica of the same slot. */
@@ -95,6 +97,7 @@ struct kvr_ingress {
     struct kvr_model_list model_list;
     struct kvr_resolver resolver;
     struct kvr_planner planner;
+    struct kvr_gate gate;
     struct kvr_row_log row_log;
     struct kvr_script_store scripts;
     struct kvr_client_keys client_keys;

@@ -134,15 +134,15 @@ struct follow {
     struct kvr_slot_next *next;
 };
 
-/* The spill rule that this policy names, unless the operator chose one. A canary shares the
- * policy's; a shadow has its own, and none when it is off. `policy` may be NULL: none. */
+/* The spill rule that this policy names, unless the operator chose one. A canary and a baseline
+ * share the policy's; a shadow has its own, and none when it is off. `policy` may be NULL: none. */
 static int prepare_spill(struct kvr_script_store *store, enum kvr_script_role role,
                          const struct kvr_script_info *policy, struct follow *follow,
                          struct kvr_error *error)
 {
     *follow = (struct follow){.what = FOLLOW_KEEP};
     if (kvr_role_kind(role) == KVR_SCRIPT_SPILL || role == KVR_ROLE_CANARY ||
-        (role == KVR_ROLE_POLICY && store->spill_chosen))
+        role == KVR_ROLE_BASELINE || (role == KVR_ROLE_POLICY && store->spill_chosen))
         return 0;
     follow->role = kvr_role_spill(role);
     if (!policy || policy->default_spill[0] == '\0') {

@@ -28,6 +28,14 @@ return {
     { "policy", "name", "", "a second policy; empty: none" },
     { "params", "params", {}, "its params" },
     { "share", "number", 0, "share of sessions it decides", min = 0, max = 1 },
+    { "by", "text", "session", "of what it has a share", one_of = { "session", "key" } },
+  } },
+  { "gate", {
+    { "file", "text", "", "of kvroute gate --out: vouches for a policy, whose guard then runs" },
+    { "baseline", "name", "", "policy that takes over when traffic leaves it; empty: the gate's" },
+    { "window_ms", "integer", 20000, "over which live traffic is held against it", min = 1000,
+      max = 3600000 },
+    { "requests_min", "integer", 100, "of a window, to say anything of it", min = 1, max = 1e6 },
   } },
   -- A text stands for an item with that policy.
   { "shadow", most = 4, short = "policy", each = {

@@ -371,7 +371,7 @@ describe("kvroute ctl", function()
       assert.equal(waits, own:find("--wait", 1, true) ~= nil, name)
       assert.equal(explains, own:find("--header", 1, true) ~= nil, name)
     end
-    assert.equal(20, count)
+    assert.equal(21, count)
   end)
 
   it("brings the token along, and does not let names act on a terminal", function()

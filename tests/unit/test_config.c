@@ -135,8 +135,8 @@ static void refusals_name_key_value_and_line(void **state)
         {"ring = {\n points = 5 }", "kvroute.lua:2: ring.points: no such setting; known: vnodes"},
         {"listen = 'x:1'\nlisten_on = 5\n",
          "kvroute.lua:2: listen_on: no such setting; known: listen, admin, replicas, policy, "
-         "params, spill, spill_params, canary, shadow, policies_dir, scripts, session, tenant, "
-         "routing, keys, plan, index, ring, health, scrape, models, dns, preserve_host, "
+         "params, spill, spill_params, canary, gate, shadow, policies_dir, scripts, session, "
+         "tenant, routing, keys, plan, index, ring, health, scrape, models, dns, preserve_host, "
          "strip_headers, client_keys, moves, limits, queue, timeouts, rows, headers, seed, "
          "log_level"},
         {"polcy = 'p2c'", "kvroute.lua:1: polcy: no such setting; did you mean policy?"},

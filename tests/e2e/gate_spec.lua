@@ -1,0 +1,217 @@
+-- What a gate vouches for, in a running router: its envelope, the guard that keeps to it, and a
+-- canary of routing keys, before emulated engines.
+local json = require("kvroute.json")
+local Emulator = require("e2e.support.emulator")
+local Fleet = require("e2e.support.fleet")
+local loop = require("e2e.support.loop")
+local process = require("e2e.support.process")
+
+local WINDOW_MS = 1000
+
+local function finish()
+  local ok, why = pcall(Emulator.finish)
+  Fleet.finish()
+  if not ok then error(why, 0) end
+end
+
+local function write(path, text)
+  Fleet.write(path, text)
+  return path
+end
+
+local runs = 0
+
+local function ctl(fleet, ...)
+  runs = runs + 1
+  local path = ("%s/ctl.%d"):format(fleet.folder, runs)
+  local run = process.start({ Fleet.binary, "ctl", ... }, { out = path .. ".out",
+    err = path .. ".err", env = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" } })
+  local how, code = run:wait(10)
+  assert.equal("exited", how)
+  return code, run:stdout(), run:stderr()
+end
+
+local function has(text, part)
+  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
+end
+
+local function shows(fleet, ...)
+  local code, out, err = ctl(fleet, ...)
+  assert.same({ 0, "" }, { code, err })
+  for line in out:gmatch("[^\n]*") do assert.is_true(#line <= 100, line) end
+  return out
+end
+
+local function start(config)
+  local emulator = Emulator.start({ replicas = 2, args = { "--profile", "simple",
+    "--time-scale", "50", "--served-model-name", "emulated" } })
+  config.gate = config.gate or {}
+  config.gate.window_ms, config.gate.requests_min = WINDOW_MS, 5
+  return Fleet.start({ replicas = emulator.urls, config = config })
+end
+
+-- Streams of these sessions, one after another.
+local function ask(client, session)
+  local answer = client:request(Fleet.chat_request("Which dock is open?",
+    { model = "emulated", stream = true, max_tokens = 2 }, { "x-session-id: " .. session }))
+  assert.equal(200, answer.status)
+end
+
+-- The hash that rows have of a policy's text, whose envelope is around these keys.
+local function envelope(keys, changes)
+  local list, seen = json.list({}), {}
+  for _, key in ipairs(keys) do
+    if not seen[key] then list[#list + 1] = json.list({ key, 1 }) end
+    seen[key] = true
+  end
+  local gate = { format = "kvroute-gate-1", verdict = "enable", against = { name = "p2c" },
+    candidate = { name = "session_affinity", hash = ("0"):rep(16) },
+    bounds = { active_share = 0.8, ttft_p99_ms = 60000 }, keys = list }
+  for name, value in pairs(changes or {}) do gate[name] = value end
+  return json.encode(gate)
+end
+
+local function keys_of(rows)
+  local keys = {}
+  for i, row in ipairs(rows) do keys[i] = row.routing_key end
+  return keys
+end
+
+local function gate_of(fleet) return fleet:admin("/admin/gate").gate end
+
+-- Asks until the guard has acted. How often.
+local function ask_until_left(fleet, client, name)
+  local n = 0
+  loop.wait(function()
+    n = n + 1
+    ask(client, name .. n % 4)
+    return gate_of(fleet).left ~= json.null
+  end, 20, "the guard to act")
+  return n
+end
+
+local function metric(fleet, line)
+  has(fleet:admin_answer("/metrics"):body(), "\n" .. line .. "\n")
+end
+
+describe("the guard of a gate", function()
+  after_each(finish)
+
+  it("has the baseline decide when other keys come, until a new gate", function()
+    local fleet = start({ policy = "session_affinity" })
+    local client = fleet:connect()
+    for i = 1, 12 do ask(client, "known" .. i % 4) end
+    local known = fleet:rows(12)
+    local file = write(fleet.folder .. "/gate.json", envelope(keys_of(known), {
+      candidate = { name = "session_affinity", hash = known[1].policy.hash } }))
+    has(shows(fleet, "gate"), "no gate is in force")
+    has(shows(fleet, "gate", file), "its text is in force as policy")
+    for i = 1, 12 do ask(client, "known" .. i % 4) end
+    assert.equal(json.null, gate_of(fleet).left)
+    metric(fleet, 'kvroute_gate_left{reason="active_set"} 0')
+
+    local asked = 24 + ask_until_left(fleet, client, "other")
+    ask(client, "known1")
+    has(shows(fleet, "gate"), "ago by active_set: p2c decides until a new gate")
+    has(shows(fleet, "status"), "LEFT")
+    metric(fleet, 'kvroute_gate_left{reason="active_set"} 1')
+    metric(fleet, "kvroute_gate_left_total 1")
+    has(Fleet.read(fleet.folder .. "/err"), "the envelope of the gate of session_affinity is left")
+
+    -- No request failed, and the guard acted within a window of the first other key.
+    local rows = fleet:rows(asked + 1)
+    table.sort(rows, function(a, b) return a.sequence < b.sequence end)
+    local flipped, left, gap = rows[25].started_ms, nil, 0
+    for i, row in ipairs(rows) do
+      assert.equal("success", row.outcome)
+      left = left or row.baseline and row.started_ms
+      if i > 1 then gap = math.max(gap, row.started_ms - rows[i - 1].started_ms) end
+      assert.equal(row.baseline and "p2c" or "session_affinity", row.policy.name)
+    end
+    assert.equal("active_set", rows[#rows].baseline)
+    assert.is_true(left - flipped <= WINDOW_MS + gap, ("%g ms"):format(left - flipped))
+
+    write(file, envelope(keys_of(rows)))
+    local out = shows(fleet, "gate", file)
+    has(out, "8 keys")
+    has(out, "NO policy that acts is the text that was gated")
+    ask(client, "other1")
+    local last = fleet:row(#rows + 1)
+    assert.same({ "session_affinity" }, { last.policy.name, last.baseline })
+    has(shows(fleet, "gate", "off"), "no gate is in force")
+    assert.is_nil(shows(fleet, "scripts"):find("baseline", 1, true))
+  end)
+
+  it("has the baseline decide when first tokens are late", function()
+    local fleet = start({ policy = "session_affinity", gate = { baseline = "round_robin" } })
+    local client = fleet:connect()
+    ask(client, "late1")
+    local file = write(fleet.folder .. "/gate.json", envelope(keys_of(fleet:rows(1)), {
+      bounds = { active_share = 0, ttft_p99_ms = 0.001 } }))
+    shows(fleet, "gate", file)
+    local asked = 1 + ask_until_left(fleet, client, "late")
+    ask(client, "late1")
+    local gate = gate_of(fleet)
+    assert.equal("ttft_p99", gate.left.reason)
+    assert.equal("round_robin", gate.baseline)
+    local rows = fleet:rows(asked + 1)
+    local last = rows[#rows]
+    assert.same({ "round_robin", "ttft_p99" }, { last.policy.name, last.baseline })
+    for _, row in ipairs(rows) do assert.equal("success", row.outcome) end
+  end)
+
+  it("is there from the start, of a file in the configuration", function()
+    local folder = Fleet.new_folder()
+    local file = write(folder .. "/gate.json", envelope({ ("a"):rep(16) }))
+    local fleet = start({ policy = "session_affinity", gate = { file = file } })
+    local gate = gate_of(fleet)
+    assert.equal(file, gate.file)
+    assert.equal(1, gate.keys)
+    Fleet.remove_folder(folder)
+
+    -- What vouches for nothing changes nothing.
+    local keep = write(fleet.folder .. "/keep.json",
+      envelope({ ("a"):rep(16) }, { verdict = "keep" }))
+    local function refused(path, words)
+      local code, out, err = ctl(fleet, "gate", path)
+      assert.same({ 1, "" }, { code, out })
+      has(err, words)
+    end
+    refused(keep, "the verdict of this gate is not enable")
+    refused(fleet.folder .. "/nosuch.json", "nosuch.json")
+    local strange = write(fleet.folder .. "/strange.json",
+      envelope({ ("a"):rep(16) }, { against = { name = "nosuch" } }))
+    refused(strange, "baseline: ")
+    assert.same(gate.file, gate_of(fleet).file)
+  end)
+end)
+
+describe("a canary of routing keys", function()
+  after_each(finish)
+
+  it("decides all sessions of a key, or none", function()
+    local fleet = start({ policy = "least_outstanding", routing = { by = "key", key = "x-shop" },
+      canary = { policy = "round_robin", share = 0.5, by = "key" } })
+    local client = fleet:connect()
+    for i = 1, 80 do
+      local answer = client:request(Fleet.chat_request("Hello",
+        { model = "emulated", max_tokens = 1 },
+        { "x-session-id: s" .. i, "x-shop: shop" .. i % 20 }))
+      assert.equal(200, answer.status)
+    end
+    local by_key, keys, canaries = {}, 0, 0
+    for _, row in ipairs(fleet:rows(80)) do
+      local is_canary = row.canary == true
+      assert.equal(is_canary and "round_robin" or "least_outstanding", row.policy.name)
+      if by_key[row.routing_key] == nil then
+        by_key[row.routing_key], keys = is_canary, keys + 1
+        canaries = canaries + (is_canary and 1 or 0)
+      end
+      assert.equal(by_key[row.routing_key], is_canary)
+    end
+    assert.equal(20, keys)
+    -- 20 draws at 0.5: outside of this once in twenty thousand seeds, and the seed is fixed.
+    assert.is_true(canaries >= 2 and canaries <= 18, canaries .. " canaries")
+    has(shows(fleet, "status"), "50 % of routing keys")
+  end)
+end)
