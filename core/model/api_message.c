@@ -65,16 +65,31 @@ static void put_field(struct kvr_api_scan *scan, struct message *message, enum f
     message->fields[field] = kvr_slice_make(start, (size_t)(scan->out - start));
 }
 
-/* Brings the fields of a message into canonical order. */
+/* Brings the fields of a message into canonical order. The longest moves once, the others by way of
+ * the spare buffer. */
 static void reorder(struct kvr_api_scan *scan, const struct message *message)
 {
     struct kvr_buffer *spare = &scan->prompt->spare;
+    enum field longest = ROLE;
+    size_t before = 0; /* bytes that come in front of the longest */
+    for (enum field field = NAME; field < FIELDS; field++)
+        if (message->fields[field].len > message->fields[longest].len)
+            longest = field;
     spare->len = 0;
-    for (enum field field = ROLE; field < FIELDS; field++)
-        kvr_buffer_append_slice(spare, message->fields[field]);
-    if (spare->len)
-        memcpy(message->start, spare->data, spare->len);
-    scan->out = message->start + spare->len;
+    for (enum field field = ROLE; field < FIELDS; field++) {
+        if (field == longest)
+            before = spare->len;
+        else
+            kvr_buffer_append_slice(spare, message->fields[field]);
+    }
+    struct kvr_slice moved = message->fields[longest];
+    char *at = message->start;
+    memmove(at + before, moved.data, moved.len);
+    if (before)
+        memcpy(at, spare->data, before);
+    if (spare->len > before)
+        memcpy(at + before + moved.len, spare->data + before, spare->len - before);
+    scan->out = at + spare->len + moved.len;
 }
 
 /* One message, or one item of an input list. */

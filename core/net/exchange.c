@@ -193,7 +193,9 @@ static void keep_request(struct kvr_exchange *exchange, const struct kvr_request
         exchange->kept = *request->owned;
         *request->owned = (struct kvr_buffer){0};
     } else {
-        kvr_buffer_reserve(&exchange->kept, request->head_bytes.len + request->body.len);
+        size_t size = request->head_bytes.len + request->body.len;
+        exchange->kept.capacity = kvr_spares_size(size);
+        exchange->kept.data = kvr_spares_take(&exchange->ingress->spares, size);
         kvr_buffer_append_slice(&exchange->kept, request->head_bytes);
         kvr_buffer_append_slice(&exchange->kept, request->body);
     }
@@ -202,8 +204,10 @@ static void keep_request(struct kvr_exchange *exchange, const struct kvr_request
 
 void kvr_exchange_let_go_of_request(struct kvr_exchange *exchange)
 {
-    exchange->ingress->held_bytes -= exchange->kept.capacity;
-    kvr_buffer_deinit(&exchange->kept);
+    struct kvr_buffer *kept = &exchange->kept;
+    exchange->ingress->held_bytes -= kept->capacity;
+    kvr_spares_give(&exchange->ingress->spares, kept->data, kept->capacity);
+    *kept = (struct kvr_buffer){0};
 }
 
 static void keep_chain(struct kvr_exchange *exchange, const struct kvr_submission *submission)
@@ -221,7 +225,8 @@ static struct kvr_exchange *open_exchange(struct kvr_ingress *ingress, struct kv
                                           struct kvr_submission *submission,
                                           const struct kvr_exchange_terms *terms)
 {
-    struct kvr_exchange *exchange = kvr_alloc_zero(1, sizeof *exchange);
+    struct kvr_exchange *exchange = kvr_spares_take(&ingress->spares, sizeof *exchange);
+    memset(exchange, 0, sizeof *exchange);
     exchange->ingress = ingress;
     exchange->client = client;
     exchange->request_bytes = request->body.len;

@@ -23,7 +23,7 @@ void kvr_exchange_destroy(struct kvr_exchange *exchange)
     kvr_buffer_deinit(&exchange->reply);
     kvr_free(exchange->tail);
     kvr_free(exchange->chain);
-    kvr_free(exchange);
+    kvr_spares_give(&ingress->spares, exchange, kvr_spares_size(sizeof *exchange));
 }
 
 static double milliseconds(uint64_t ns)

@@ -289,6 +289,7 @@ void kvr_ingress_deinit(struct kvr_ingress *ingress)
     kvr_router_deinit(&ingress->router);
     kvr_client_keys_deinit(&ingress->client_keys);
     kvr_prompt_deinit(&ingress->prompt);
+    kvr_spares_deinit(&ingress->spares);
     kvr_buffer_deinit(&ingress->head_out);
     kvr_buffer_deinit(&ingress->extra_out);
     kvr_free(ingress->replicas);

@@ -31,6 +31,7 @@
 #include "row_log.h"
 #include "scraper.h"
 #include "script_store.h"
+#include "spares.h"
 #include "session.h"
 #include "time_limits.h"
 #include "upstream.h"
@@ -108,6 +109,7 @@ struct kvr_ingress {
                                 is stepped over */
     uint32_t exchanges_count;
     uint32_t pools_closing;
+    struct kvr_spares spares; /* of exchanges, and of what they keep of requests */
     uint64_t held_bytes;      /* of requests: in clients' buffers, and kept for another try */
     bool acting;              /* kvr_ingress_act is under way */
     struct kvr_prompt prompt; /* scratch of the scan */

@@ -1,11 +1,14 @@
 #include "stream.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 
 #include "check.h"
 #include "memory.h"
+
+#define READS_MAX 32 /* of one stream before others have their turn */
 
 /* Two buffers: one is with the kernel, the other collects. */
 struct kvr_stream_unsent {
@@ -31,22 +34,18 @@ static void end(struct kvr_stream *stream, int uv_code)
     stream->events->on_end(stream, uv_code);
 }
 
+/* libuv would read by read(2), whose way through the kernel is longer than recv's. Given no memory
+ * it does not, and says so at once, each time that the socket is readable: then on_readable reads.
+ */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
+    (void)handle;
     (void)suggested;
-    struct kvr_stream *stream = handle->data;
-    kvr_loop_woke(stream->loop);
-    char *memory = NULL;
-    size_t len = stream->events->on_space ? stream->events->on_space(stream, &memory) : 0;
-    if (len == 0) {
-        memory = stream->loop->read_buffer;
-        len = KVR_READ_BUFFER_BYTES;
-    }
-    *buf = uv_buf_init(memory, (unsigned)len);
+    *buf = uv_buf_init(NULL, 0);
 }
 
-/* libuv reports a reset that arrives together with data as an end of file. For a body that lasts
- * until the connection does, the difference is between whole and lost. */
+/* A reset that comes behind a peer's FIN reads as an end of file. For a body that lasts until the
+ * connection does, the difference is between whole and lost. */
 static int true_end(struct kvr_stream *stream, int uv_code)
 {
     int pending = 0;
@@ -57,18 +56,42 @@ static int true_end(struct kvr_stream *stream, int uv_code)
     return uv_code;
 }
 
-static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
+static size_t space(struct kvr_stream *stream, char **memory)
 {
+    size_t len = stream->events->on_space ? stream->events->on_space(stream, memory) : 0;
+    if (len)
+        return len;
+    *memory = stream->loop->read_buffer;
+    return KVR_READ_BUFFER_BYTES;
+}
+
+static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
+{
+    (void)code;
+    (void)buf;
     struct kvr_stream *stream = handle->data;
-    if (stream->closing)
-        return;
-    if (len > 0) {
+    kvr_loop_woke(stream->loop);
+    /* A read that fills the buffer is followed by another, but others want their turn, too. */
+    for (int reads = 0; stream->reading && !stream->closing && reads < READS_MAX; reads++) {
+        char *memory = NULL;
+        size_t room = space(stream, &memory);
+        ssize_t len = recv(stream->fd, memory, room, MSG_DONTWAIT);
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (len <= 0) {
+            int uv_code = len ? uv_translate_sys_error(errno) : UV_EOF;
+            uv_read_stop(handle);
+            stream->reading = false;
+            end(stream, true_end(stream, uv_code));
+            return;
+        }
         stream->bytes_in += (uint64_t)len;
-        stream->events->on_data(stream, buf->base, (size_t)len);
-    } else if (len < 0) {
-        uv_read_stop(handle);
-        stream->reading = false;
-        end(stream, true_end(stream, (int)len));
+        stream->events->on_data(stream, memory, (size_t)len);
+        /* Memory of the owner's is as long as what it waits for. */
+        if ((size_t)len < room || memory != stream->loop->read_buffer)
+            return;
     }
 }
 
@@ -87,7 +110,7 @@ void kvr_stream_start(struct kvr_stream *stream)
     KVR_CHECK(!stream->reading && !stream->closing);
     KVR_CHECK(uv_fileno((uv_handle_t *)&stream->tcp, &stream->fd) == 0);
     uv_tcp_nodelay(&stream->tcp, 1);
-    if (uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_read) == 0)
+    if (uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_readable) == 0)
         stream->reading = true;
 }
 
@@ -106,7 +129,7 @@ void kvr_stream_resume(struct kvr_stream *stream)
     if (!stream->paused || stream->closing)
         return;
     stream->paused = false;
-    if (!stream->ended && uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_read) == 0)
+    if (!stream->ended && uv_read_start((uv_stream_t *)&stream->tcp, on_alloc, on_readable) == 0)
         stream->reading = true;
 }
 
