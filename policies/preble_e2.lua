@@ -1,9 +1,9 @@
 -- Preble's E2: exploit when more of the prompt is cached somewhere than is not, else explore.
 --
--- Exploit: of the replicas with the longest match, the least L. Explore: the least L + P. Ties
--- rotate. In seconds, L is the prefill of unmatched tokens of what was dispatched there in the last
--- three minutes, and the decode of what is in flight there; P is the prefill of this prompt's
--- unmatched tokens.
+-- Exploit: of the replicas with the longest match, the least L. Explore: the least L + P. Ties go
+-- to the first from a start that rotates. L is seconds of prefill of unmatched tokens, of all that
+-- was dispatched there in the last three minutes, and of decode of what is in flight there. P is
+-- seconds of prefill of this prompt's unmatched tokens.
 --
 -- Steal: a holder with `steal` x the L of the lightest gives the request to it, if the holder
 -- stays the heavier even after the lightest has prefilled all of it. Both hold the prefix then.
@@ -21,48 +21,52 @@ local P = {
   params = {
     steal = 1.5, -- 0: never
     fallback_tokens_per_s = 12500, -- of prefill, before the first measurement
-    fallback_token_ms = 150,       -- of decode, likewise
-    fallback_output_tokens = 45,   -- of an answer, likewise
+    fallback_answer_ms = 6750, -- decode of an answer, likewise: 45 tokens of 150 ms
   },
 }
 
 local FIRST = 50 -- requests without stealing: their work says little yet
-local steal, fallback_tokens_per_s, fallback_token_ms, fallback_output_tokens
-local rate, longest -- of this decision: tokens/s of prefill, blocks
+local steal, fallback_tokens_per_s, fallback_answer_ms
+local rate -- of this decision: tokens/s of prefill
 
 function P.init(params)
   steal, fallback_tokens_per_s = params.steal, params.fallback_tokens_per_s
-  fallback_token_ms = params.fallback_token_ms
-  fallback_output_tokens = params.fallback_output_tokens
+  fallback_answer_ms = params.fallback_answer_ms
   assert(steal == 0 or steal >= 1, "steal must be 0, or 1 or more")
   assert(fallback_tokens_per_s > 0, "fallback_tokens_per_s must be above 0")
 end
 
-local function work(row) -- L
-  local ms, tokens = row.token_ms, row.output_tokens
-  if ms ~= ms then ms = fallback_token_ms end
-  if tokens ~= tokens then tokens = fallback_output_tokens end
-  return row.recent_uncached_tokens / rate + row.in_flight * tokens * ms / 1000
+local function work(view, i) -- L
+  local answer_ms = view[i].output_tokens * view[i].token_ms
+  if answer_ms ~= answer_ms then answer_ms = fallback_answer_ms end
+  return view[i].recent_uncached_tokens / rate + view[i].in_flight * answer_ms / 1000
 end
 
-local function work_of_holder(row)
-  if row.match_blocks == longest then return work(row) end
-end
-
-local function work_and_prefill(row) -- prefill_tokens has what is pending, too
-  return work(row) + (row.prefill_tokens - row.uncached_tokens) / rate
+-- The least L, with P if `own` is 1, of the rows that match so many blocks.
+local function least(request, view, blocks, own)
+  local best, seconds = nil, math.huge
+  for step = 0, view.count - 1 do
+    local i = (request.serial + step) % view.count
+    if view[i].available and view[i].match_blocks >= blocks then
+      local missing = view[i].prefill_tokens - view[i].uncached_tokens
+      local cost = work(view, i) + own * missing / rate
+      if cost < seconds then best, seconds = i, cost end
+    end
+  end
+  return best
 end
 
 function P.pick(request, view)
-  rate, longest = view.max_prefill_tokens_per_s, view.max_match_blocks
+  rate = view.max_prefill_tokens_per_s
   if rate ~= rate then rate = fallback_tokens_per_s end
-  local holder = longest > 0 and kvr.least_by(work_of_holder)
+  local longest = view.max_match_blocks
+  local holder = longest > 0 and least(request, view, longest, 0)
   if not holder or 2 * view[holder].match_tokens <= request.prompt_tokens then
-    return kvr.least_by(work_and_prefill), "explore"
+    return least(request, view, 0, 1), "explore"
   end
   if steal == 0 or request.serial < FIRST then return holder, "exploit", true end
-  local lightest = kvr.least_by(work)
-  local heavy, light = work(view[holder]), work(view[lightest])
+  local lightest = least(request, view, 0, 0)
+  local heavy, light = work(view, holder), work(view, lightest)
   local moved = request.prompt_tokens / rate
   if heavy >= steal * light and heavy - moved >= light + moved then return lightest, "steal" end
   return holder, "exploit", true

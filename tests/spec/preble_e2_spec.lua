@@ -47,12 +47,14 @@ describe("preble_e2", function()
     assert.same({ 0, "explore", false }, says(rows))
     rows[2].token_ms = 49
     assert.equal(1, says(rows)[1])
-    rows[2].output_tokens = nil -- 45
-    assert.equal(0, says(rows)[1])
-    rows[2].token_ms = 10
-    assert.equal(1, says(rows)[1])
-    rows[2].token_ms = nil -- 150 ms
-    assert.equal(0, says(rows)[1])
+    for _, name in ipairs { "output_tokens", "token_ms" } do -- one unread: 6.75 s an answer
+      local value = rows[2][name]
+      rows[1].recent_uncached_tokens, rows[2][name] = 14499, nil
+      assert.equal(0, says(rows)[1])
+      rows[1].recent_uncached_tokens = 14501
+      assert.equal(1, says(rows)[1])
+      rows[2][name] = value
+    end
   end)
 
   it("adds the prefill of what is not matched when it explores, not what is pending", function()
@@ -101,9 +103,9 @@ describe("preble_e2", function()
     assert.same({}, says({ away }))
   end)
 
-  it("rotates ties when it explores", function()
+  it("begins elsewhere each time among equals", function()
     see({ {}, {}, { in_flight = 1 }, {} })
-    assert.same({ [0] = 20, [1] = 20, [3] = 20 }, f:spread(60))
+    assert.same({ [0] = 15, [1] = 15, [3] = 30 }, f:spread(60))
   end)
 
   it("takes other params, and refuses nonsense", function()
@@ -111,7 +113,7 @@ describe("preble_e2", function()
     never:see({ prompt_tokens = 1000, serial = 100 }, { {}, held(800, 90000) })
     assert.same({ 1, "exploit", true }, { never:pick() })
     local slow = assert(fleet.policy("preble_e2", { fallback_tokens_per_s = 100,
-      fallback_token_ms = 1, fallback_output_tokens = 1 }))
+      fallback_answer_ms = 1 }))
     slow:see({ prompt_tokens = 1000 }, { { recent_uncached_tokens = 1 }, { in_flight = 9 } })
     assert.equal(1, (slow:pick())) -- 10 and 9 ms
     for name, value in pairs { steal = 0.5, fallback_tokens_per_s = 0 } do
