@@ -40,6 +40,7 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field failed number most share of failures
 ---@field gain number least share by which p99 must fall
 ---@field judged number share of the rows, the last ones
+---@field keys integer? only the traffic of so many of the hottest keys
 ---@field seeds integer
 ---@field first_seed integer
 ---@field drain_s number longest wait for an answer
@@ -100,7 +101,17 @@ local function count_keys(rows, warmup, span_s)
   end)
   local keys = {}
   for i, name in ipairs(names) do keys[i] = { key = name, rate = counts[name] / span_s } end
-  return keys, known / judged
+  return keys, judged > 0 and known / judged or 0
+end
+
+-- Only those of the hottest keys, over all rows.
+local function of_hottest(rows, count)
+  local hottest, wanted, out = count_keys(rows, #rows, 1), {}, {}
+  for i = 1, math.min(count, #hottest) do wanted[hottest[i].key] = true end
+  for _, row in ipairs(rows) do
+    if wanted[row.tenant] then out[#out + 1] = row end
+  end
+  return out
 end
 
 -- The requests in the row form, once for all cells, in a file that is named by what is in it.
@@ -122,6 +133,7 @@ function M.read(options)
     rows[#rows + 1] = row
     bytes, tokens = bytes + (row.input_bytes or 0), tokens + row.input_tokens
   end
+  if options.keys then rows = of_hottest(rows, options.keys) end
   local warmup = math.floor(#rows * (1 - options.judged))
   if #rows - warmup < REQUESTS_MIN then
     error(("%d rows, of which %d would be judged; %d are needed"):format(#rows, #rows - warmup,
@@ -237,11 +249,12 @@ end
 
 local function new(options)
   local self = setmetatable({ options = options }, Gate)
-  local candidate, against = policy.resolve(options.candidate), policy.resolve(options.against)
+  local against = policy.resolve(options.against)
+  local candidate = options.candidate and policy.resolve(options.candidate) or against
   check_plan(options, candidate)
   check_plan(options, against)
   self.scripts = { candidate = candidate, against = against }
-  self.candidate = labelled(options.candidate, "candidate")
+  self.candidate = labelled(options.candidate or options.against, "candidate")
   self.baseline = labelled(options.against, "against")
   self.traffic = M.read(options)
   self.fleet = fleet.simulated { profile = options.profile, replicas = options.replicas,
@@ -252,6 +265,18 @@ local function new(options)
   self.limits = { ttft_ms = options.slo_ttft_ms, failed = options.failed, gain = options.gain,
     patience_ms = math.max(options.drain_s * 1000, options.slo_ttft_ms) }
   return self
+end
+
+---The knee of the baseline alone.
+---@param options kvr.GateOptions without a candidate
+---@return number knee, number? above the lowest load that fails
+function M.knee(options)
+  local self = new(options)
+  local knee, above = self:knee()
+  if not knee then
+    error(("not within the limits at any load down to %.3g requests a second"):format(above), 0)
+  end
+  return knee, above
 end
 
 ---@param options kvr.GateOptions

@@ -79,6 +79,18 @@ describe("kvroute gate", function()
     end
   end)
 
+  it("measures what one destination carries of the keys it would have", function()
+    local out = folder .. "/q_cap.json"
+    local status = os.execute(("%s plan --calibrate --rows %s --profile h100x2-70b-fp8 --slots 5 "
+      .. "--json --cells %s/cells >%s 2>/dev/null"):format(quote(lab.binary),
+      quote(rows_of("70b")), folder, out))
+    assert.equal(0, status)
+    local made = json.decode(lab.read(out))
+    -- A thirtieth of what thirty of them carry, 180 a second (Table 1), and no skew between them.
+    assert.is_true(made.q_cap > 5 and made.q_cap < 9, made.q_cap)
+    assert.is_true(made.above > made.q_cap and made.above < 1.13 * made.q_cap)
+  end)
+
   it("says what it misses", function()
     local function fails(code, words, ...)
       local got, out, err = gate(...)

@@ -1,8 +1,11 @@
 -- kvroute plan
 local argparse = require("argparse")
+local cell = require("kvroute.cell")
 local command = require("kvroute.command")
 local json = require("kvroute.json")
 local plan = require("kvroute.plan")
+local plan_rows = require("kvroute.plan_rows")
+local policy = require("kvroute.policy")
 local store = require("kvroute.store")
 
 local function parser_of()
@@ -11,7 +14,16 @@ local function parser_of()
     .. "rate, as long as there are slots, each to the least loaded; and shows the loads that are\n"
     .. "expected. Exit status: 0 made, 1 failed, 2 asked wrongly.")
   parser:option("--rates", "CSV with the header key,rate or key,rate,tokens, or *.jsonl with "
-    .. "objects of these; .gz too"):argname("FILE"):count(1)
+    .. "objects of these; .gz too"):argname("FILE")
+  parser:option("--rows", "rates from rows of a router, in place of --rates"):argname("FILE")
+    :count("*")
+  parser:option("--write-rates", "those of --rows, as --rates reads them"):argname("FILE")
+  parser:flag("--calibrate", "measure q_cap: replay rows of the --slots hottest keys on one "
+    .. "emulated destination; the rows need rows.blocks")
+  parser:option("--profile", "of that destination"):argname("NAME")
+  parser:option("--slo-ttft", "its most p99 of the time to first token", 3500):argname("MS")
+    :convert(tonumber)
+  parser:option("--cells", "folder of what was run to calibrate", ".cells"):argname("DIR")
   parser:option("--destinations", "so many of weight 1, named 0, 1, ..."):convert(tonumber)
     :argname("N")
   parser:option("--to", "a destination and its weight, which is 1 if left out"):count("*")
@@ -47,6 +59,14 @@ local function is_whole(value) return value >= 1 and value % 1 == 0 end
 
 -- What is wrong with the numbers, or nil.
 local function complaint(arguments)
+  if (arguments.rates ~= nil) == (#arguments.rows > 0) then return "either --rates or --rows" end
+  if arguments.write_rates and arguments.rates then return "--write-rates needs --rows" end
+  if arguments.calibrate then
+    local good = arguments.profile and arguments.slots and is_whole(arguments.slots)
+      and #arguments.rows > 0
+    return not good and "--calibrate needs --rows, --profile and --slots" or nil
+  end
+  if arguments.write_rates and not arguments.destinations and #arguments.to == 0 then return nil end
   if (arguments.destinations ~= nil) == (#arguments.to > 0) then
     return "either --destinations or --to"
   end
@@ -82,18 +102,47 @@ local function destinations_of(arguments)
   return out
 end
 
+local function calibrate(arguments, context)
+  local q_cap, above = plan_rows.q_cap({
+    rows = arguments.rows, profile = arguments.profile, keys = arguments.slots, router = {},
+    slo_ttft_ms = arguments.slo_ttft, failed = 0.05, gain = 0, judged = 0.25, seeds = 5,
+    first_seed = 1, drain_s = 30, cells = arguments.cells, binary = context.binary, jobs = 2,
+    say = function(text) io.stderr:write(text, "\n") end,
+  })
+  if arguments.json then
+    io.write(json.encode({ q_cap = q_cap, above = above }), "\n")
+  else
+    io.write(("q_cap %.3g requests a second: %d keys on one emulated %s, p99 within %g ms%s\n")
+      :format(q_cap, arguments.slots, arguments.profile, arguments.slo_ttft,
+      above and ("; not at %.3g"):format(above) or ""))
+  end
+  return command.OK
+end
+
+local function rates_of(arguments)
+  if arguments.rates then return plan.read_rates(arguments.rates) end
+  local rates = plan_rows.rates(arguments.rows)
+  if arguments.write_rates then
+    store.write_file(arguments.write_rates, plan_rows.csv(rates))
+  end
+  return rates
+end
+
 ---@param context kvr.CommandContext
 ---@return integer
 return function(context)
+  policy.folder, cell.build = context.policies, context.build
   return command.run("plan", parser_of(), context, function(arguments)
     local why = complaint(arguments)
     if why then
       io.stderr:write(("kvroute plan: %s (see --help)\n"):format(why))
       return command.USAGE
     end
+    if arguments.calibrate then return calibrate(arguments, context) end
     local last = arguments.last and plan.read(arguments.last)
-    local made = plan.make(plan.read_rates(arguments.rates), destinations_of(arguments), arguments,
-      last)
+    local rates = rates_of(arguments)
+    if not arguments.destinations and #arguments.to == 0 then return command.OK end
+    local made = plan.make(rates, destinations_of(arguments), arguments, last)
     local churn = last and plan.churn(last, made)
     if arguments.out then store.write_file(arguments.out, plan.csv(made)) end
     io.write(arguments.json and json.encode(plan.data(made, churn), true) .. "\n"

@@ -161,6 +161,27 @@ describe("a plan", function()
     assert.truthy(why:find("1 of 2 keys have tokens", 1, true), why)
   end)
 
+  it("takes rates from rows of a router", function()
+    local row = '{"started_ms":%d,"sequence":%d,"endpoint":"chat","routing_key":"%s","blocks":0,'
+      .. '"prompt_bytes":400,"estimated_tokens":%d}\n'
+    local rows = file_of(row:format(2000, 3, "aa", 90) .. row:format(0, 1, "bb", 100)
+      .. row:format(1000, 2, "aa", 110) .. row:format(4000, 4, "aa", 100))
+    local rates = file_of("")
+    local text, status = run(("--rows %s --write-rates %s"):format(rows, rates))
+    assert.same({ 0, "" }, { status, text })
+    assert.same({ { key = "aa", rate = 0.75, tokens = 100 },
+      { key = "bb", rate = 0.25, tokens = 100 } }, plan.read_rates(rates))
+    text, status = run(("--rows %s --destinations 2"):format(rows))
+    assert.equal(0, status, text)
+    assert.truthy(text:find("2 of 2 keys admitted", 1, true), text)
+    for words, what in pairs({ ["--destinations 2"] = "either --rates or --rows",
+      ["--calibrate --rows x"] = "--calibrate needs --rows, --profile and --slots",
+      ["--rates x --write-rates y"] = "--write-rates needs --rows" }) do
+      text, status = run(words)
+      assert.is_true(status == 2 and text:find(what, 1, true) ~= nil, words .. ": " .. text)
+    end
+  end)
+
   it("is a command", function()
     local rates, out = file_of("key,rate\na,4\nb,7\nc,5\n"), file_of("")
     local text, status = run(("--rates %s --to x --to y=2 --out %s"):format(rates, out))
