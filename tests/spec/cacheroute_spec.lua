@@ -27,6 +27,23 @@ describe("cacheroute", function()
     assert.same({ [0] = 50 }, f:spread(50))
   end)
 
+  it("lets a key escape only when told so, and from a load that is too far above the least",
+    function()
+      local rows = { { in_flight = 9, assigned = 1 }, { in_flight = 1 }, { in_flight = 8 } }
+      see(true, rows)
+      assert.same({ 0, "planned", true }, { f:pick() })
+      local e = assert(fleet.policy("cacheroute", { escape = 8 }))
+      local function pick(in_flight, weight)
+        rows[1].in_flight, rows[1].weight = in_flight, weight or 1
+        e:see({}, rows)
+        e.picture.view.planned = 1
+        return e:pick()
+      end
+      assert.same({ 0, "planned", true }, { pick(9) })
+      assert.same({ 1, "escaped", false }, { pick(10) })
+      assert.same({ 0, "planned", true }, { pick(18, 2) })
+    end)
+
   it("sends any other key by two choices", function()
     see(false, { { in_flight = 3 }, { in_flight = 2 } })
     assert.same({ [1] = 200 }, f:spread(200))
