@@ -287,6 +287,22 @@ uint32_t kvr_belief_find(const struct kvr_beliefs *beliefs, uint32_t block, uint
     }
 }
 
+bool kvr_belief_alike(const struct kvr_beliefs *beliefs, uint32_t block, uint32_t other)
+{
+    const struct kvr_block *a = &beliefs->blocks[block], *b = &beliefs->blocks[other];
+    if (!kvr_lanes_alike(a->tenancies, b->tenancies))
+        return false;
+    uint32_t left = kvr_block_overflow(a), right = kvr_block_overflow(b);
+    while (left && right) {
+        const struct kvr_overflow_line *l = &beliefs->lines[left], *r = &beliefs->lines[right];
+        if (memcmp(l->tenancies, r->tenancies, sizeof l->tenancies) != 0)
+            return false;
+        left = l->next;
+        right = r->next;
+    }
+    return left == right; /* both have ended */
+}
+
 bool kvr_belief_any(const struct kvr_beliefs *beliefs, uint32_t block)
 {
     struct pairs pairs = pairs_of_block(beliefs, block);

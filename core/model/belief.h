@@ -12,6 +12,9 @@
  * fresh in all blocks before it that it holds. (Two prompts with one hash may break that; then a
  * belief lasts as long as the one before or behind it in the chain.)
  *
+ * Blocks are alike when their holders lie in the same places, line by line. Neighbours in a chain
+ * mostly are: they came together.
+ *
  * A place, the name of a pair (belief_order.h), is good until the next change of its block. */
 #ifndef KVR_BELIEF_H
 #define KVR_BELIEF_H
@@ -81,6 +84,8 @@ uint32_t kvr_belief_find(const struct kvr_beliefs *beliefs, uint32_t block, uint
 uint32_t kvr_belief_stamp(const struct kvr_beliefs *beliefs, uint32_t place);
 uint32_t kvr_belief_block(const struct kvr_beliefs *beliefs, uint32_t place);
 void kvr_belief_remove(struct kvr_beliefs *beliefs, uint32_t place);
+/* Have the two blocks their holders, lapsed ones too, in the same places? */
+bool kvr_belief_alike(const struct kvr_beliefs *beliefs, uint32_t block, uint32_t other);
 /* Is anybody believed to hold the block now? */
 bool kvr_belief_any(const struct kvr_beliefs *beliefs, uint32_t block);
 /* Drops the lapsed pairs of the block. */

@@ -7,8 +7,7 @@
 
 #define NO_SEAT KVR_BLOCK_HOLDERS
 
-/* What a claim means to blocks whose holders lie in the same places. Neighbours in a chain mostly
- * do: they came together. */
+/* What a claim means to blocks that are alike. */
 struct seat {
     _Alignas(16) uint16_t layout[KVR_BLOCK_HOLDERS]; /* the tenancies of those blocks */
     uint32_t lane; /* where the claiming tenancy has its pair, or will; or NO_SEAT */
@@ -65,6 +64,52 @@ static void add_pairs(struct kvr_beliefs *beliefs, const uint32_t *numbers, uint
     item->beliefs += len;
 }
 
+/* Where a pair lies in its block, and in every block that is alike. */
+struct spot {
+    uint32_t lines; /* behind the block; 0: in the block itself */
+    uint32_t at;
+};
+
+static struct spot find_spot(const struct kvr_beliefs *beliefs, uint32_t number, uint16_t tenancy)
+{
+    uint32_t place = kvr_belief_find(beliefs, number, tenancy);
+    KVR_CHECK(place != KVR_NO_PLACE);
+    if (!(place & KVR_LINE_PLACE))
+        return (struct spot){0, place % KVR_BLOCK_HOLDERS};
+    struct spot spot = {1, place % 16};
+    uint32_t line = kvr_block_overflow(&beliefs->blocks[number]);
+    for (; line != (place & ~KVR_LINE_PLACE) / 16; line = beliefs->lines[line].next)
+        spot.lines++;
+    return spot;
+}
+
+static uint32_t *stamp_at(struct kvr_beliefs *beliefs, uint32_t number, struct spot spot)
+{
+    struct kvr_block *block = &beliefs->blocks[number];
+    if (spot.lines == 0)
+        return &block->stamps[spot.at];
+    uint32_t line = kvr_block_overflow(block);
+    for (uint32_t i = 1; i < spot.lines; i++)
+        line = beliefs->lines[line].next;
+    return &beliefs->lines[line].stamps[spot.at];
+}
+
+/* Puts the deepest block by itself. Those before it that are alike then have the tenancy's pair
+ * too, and none to be dropped, as stamps fall with depth: they take their stamps. Returns how many
+ * are left in front of the first that is not. */
+static uint32_t put_over_lines(struct kvr_beliefs *beliefs, const uint32_t *numbers, uint32_t len,
+                               uint16_t tenancy, uint32_t stamp)
+{
+    uint32_t deepest = numbers[--len];
+    kvr_belief_put(beliefs, deepest, tenancy, stamp++);
+    if (!kvr_block_overflow(&beliefs->blocks[deepest]))
+        return len;
+    struct spot spot = find_spot(beliefs, deepest, tenancy);
+    for (; len && kvr_belief_alike(beliefs, numbers[len - 1], deepest); len--)
+        *stamp_at(beliefs, numbers[len - 1], spot) = stamp++;
+    return len;
+}
+
 void kvr_belief_claim(struct kvr_beliefs *beliefs, const uint32_t *numbers, uint32_t len,
                       uint16_t tenancy, uint32_t stamp)
 {
@@ -74,7 +119,7 @@ void kvr_belief_claim(struct kvr_beliefs *beliefs, const uint32_t *numbers, uint
         uint32_t left =
             seat.lane == NO_SEAT ? len : take_seats(beliefs, &seat, numbers, len, stamp);
         if (left == len)
-            kvr_belief_put(beliefs, numbers[--left], tenancy, stamp);
+            left = put_over_lines(beliefs, numbers, len, tenancy, stamp);
         else if (!seat.taken)
             add_pairs(beliefs, numbers + left, len - left, seat.lane, tenancy);
         stamp += len - left;

@@ -42,6 +42,7 @@ static void step(struct kvr_belief_walk *walk, uint32_t number)
         passed |= pass_pairs(walk, beliefs->lines[line].tenancies, beliefs->lines[line].stamps,
                              KVR_LINE_HOLDERS);
     walk->anybody = passed != 0;
+    walk->last = number;
     walk->depth++;
 }
 
@@ -74,6 +75,49 @@ static uint32_t stride(struct kvr_belief_walk *walk, const uint32_t *numbers, ui
     return alike;
 }
 
+/* Is everybody fresh that walks, of the pairs in a block or a line? */
+static bool are_fresh(const struct kvr_belief_walk *walk, const uint16_t *tenancies,
+                      const uint32_t *stamps, uint32_t places)
+{
+    const struct kvr_beliefs *beliefs = walk->beliefs;
+    for (uint32_t i = 0; i < places && tenancies[i] != KVR_TENANCY_NONE; i++)
+        if (beliefs->tenancies.items[tenancies[i]].reach == walk->depth &&
+            !kvr_stamp_fresh(&beliefs->clock, stamps[i]))
+            return false;
+    return true;
+}
+
+static bool all_are_fresh(const struct kvr_belief_walk *walk, uint32_t number)
+{
+    const struct kvr_block *block = &walk->beliefs->blocks[number];
+    const struct kvr_overflow_line *lines = walk->beliefs->lines;
+    bool fresh = are_fresh(walk, block->tenancies, block->stamps, KVR_BLOCK_HOLDERS - 1);
+    for (uint32_t line = kvr_block_overflow(block); line && fresh; line = lines[line].next)
+        fresh = are_fresh(walk, lines[line].tenancies, lines[line].stamps, KVR_LINE_HOLDERS);
+    return fresh;
+}
+
+/* The same behind a block with overflow lines: over blocks that are alike, as far as everybody is
+ * fresh in the last of them. */
+static uint32_t stride_over_lines(struct kvr_belief_walk *walk, const uint32_t *numbers,
+                                  uint32_t count)
+{
+    uint32_t alike = 0;
+    while (alike < count && kvr_belief_alike(walk->beliefs, numbers[alike], walk->last))
+        alike++;
+    while (alike && !all_are_fresh(walk, numbers[alike - 1]))
+        alike /= 2;
+    if (alike == 0)
+        return 0;
+    struct kvr_tenancy *items = walk->beliefs->tenancies.items;
+    for (uint32_t i = 0; i < walk->started_count; i++)
+        if (items[walk->started[i]].reach == walk->depth)
+            items[walk->started[i]].reach += alike;
+    walk->last = numbers[alike - 1];
+    walk->depth += alike;
+    return alike;
+}
+
 /* Those of the pairs that are live set out. Returns their places. */
 static uint32_t start_pairs(struct kvr_belief_walk *walk, const uint16_t *tenancies,
                             const uint32_t *stamps, uint32_t places)
@@ -94,7 +138,8 @@ void kvr_belief_walk_start(struct kvr_belief_walk *walk, const struct kvr_belief
 {
     const struct kvr_block *first = &beliefs->blocks[block];
     uint32_t line = kvr_block_overflow(first);
-    *walk = (struct kvr_belief_walk){.beliefs = beliefs, .started = started, .depth = 1};
+    *walk =
+        (struct kvr_belief_walk){.beliefs = beliefs, .started = started, .depth = 1, .last = block};
     walk->layout = line ? NULL : first->tenancies;
     walk->walking = start_pairs(walk, first->tenancies, first->stamps,
                                 line ? KVR_BLOCK_HOLDERS - 1 : KVR_BLOCK_HOLDERS);
@@ -108,8 +153,8 @@ void kvr_belief_walk_on(struct kvr_belief_walk *walk, const uint32_t *blocks, ui
 {
     uint32_t passed = 0;
     while (passed < count && walk->anybody) {
-        if (walk->layout)
-            passed += stride(walk, blocks + passed, count - passed);
+        passed += walk->layout ? stride(walk, blocks + passed, count - passed)
+                               : stride_over_lines(walk, blocks + passed, count - passed);
         if (passed < count && walk->anybody)
             step(walk, blocks[passed++]);
     }

@@ -26,6 +26,7 @@ struct kvr_belief_walk {
     const uint16_t *layout; /* places that `walking` means; NULL: some walk by overflow lines, and
                                the reach of all is up to date */
     uint32_t walking;       /* lanes */
+    uint32_t last;          /* block that was stepped over last */
 };
 
 /* Sets out at the first block. */

@@ -752,6 +752,26 @@ static void test_overflow_used_up(void **state)
     kvr_prefix_index_deinit(&index);
 }
 
+/* The second block's one line is like the head line of the first, which has another behind it. */
+static void test_lines_alike_of_blocks_that_are_not(void **state)
+{
+    (void)state;
+    struct kvr_prefix_index index;
+    uint64_t chain[2];
+    kvr_prefix_index_init(&index, &(struct kvr_prefix_index_options){.replicas_max = 32});
+    number_chain(chain, 1, 2);
+    for (uint32_t r = 0; r < 18; r++)
+        kvr_prefix_index_admit(&index, 1, chain, r < 7 || r > 15 ? 2 : 1, r);
+    for (uint32_t again = 0; again < 2; again++) {
+        uint32_t blocks[32] = {0};
+        assert_int_equal(kvr_prefix_index_match(&index, 2, chain, 2, blocks), 2);
+        for (uint32_t r = 0; r < 18; r++)
+            assert_int_equal(blocks[r], r < 7 || r > 15 ? 2 : 1);
+        kvr_prefix_index_admit(&index, 2, chain, 2, 17);
+    }
+    kvr_prefix_index_deinit(&index);
+}
+
 /* No belief outlives 2^30 stamps, and blocks that old are freed before stamps wrap. */
 static void test_stamps_run_out(void **state)
 {
@@ -951,6 +971,7 @@ int main(void)
         cmocka_unit_test(test_purge_voids_and_slot_is_reused),
         cmocka_unit_test(test_lives_run_out),
         cmocka_unit_test(test_overflow_used_up),
+        cmocka_unit_test(test_lines_alike_of_blocks_that_are_not),
         cmocka_unit_test(test_stamps_run_out),
         cmocka_unit_test(test_key_twice_in_a_chain),
         cmocka_unit_test(test_long_chains),
