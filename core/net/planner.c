@@ -211,7 +211,6 @@ static void start_work(struct kvr_planner *planner, enum kvr_planner_phase phase
 
 static void start_cleaning(struct kvr_planner *planner)
 {
-    uv_timer_stop(&planner->due);
     planner->rubbish = planner->withdrawn;
     planner->withdrawn = NULL;
     start_work(planner, KVR_PLANNER_CLEANING);
@@ -251,7 +250,6 @@ static void begin(struct kvr_planner *planner)
 {
     KVR_CHECK(planner->phase == KVR_PLANNER_IDLE);
     uint64_t began_ns = cpu_ns();
-    uv_timer_stop(&planner->due);
     kvr_planning_begin(&planner->planning, planner->router, kvr_loop_now());
     note_most(&planner->counters.piece_ns_max, began_ns);
     if (*planner->wish.file) {
@@ -265,7 +263,9 @@ static void begin(struct kvr_planner *planner)
 static void on_due(uv_timer_t *timer)
 {
     struct kvr_planner *planner = timer->data;
-    begin(planner);
+    planner->is_due = true;
+    if (planner->phase == KVR_PLANNER_IDLE)
+        go_idle(planner);
 }
 
 static void finish_if_closed(struct kvr_planner *planner)
@@ -285,12 +285,13 @@ static void go_idle(struct kvr_planner *planner)
         start_cleaning(planner);
     } else if (planner->closing) {
         finish_if_closed(planner);
+    } else if (planner->is_due) {
+        planner->is_due = false;
+        begin(planner);
     } else if (planner->wished) {
         planner->wish = planner->next_wish;
         planner->wished = false;
         begin(planner);
-    } else if (planner->options.interval_ns) {
-        uv_timer_start(&planner->due, on_due, planner->options.interval_ns / 1000000, 0);
     }
 }
 
@@ -307,7 +308,9 @@ void kvr_planner_start(struct kvr_planner *planner, struct kvr_loop *loop,
     KVR_CHECK(uv_timer_init(loop->uv, &planner->due) == 0);
     planner->work.data = planner->counting.data = planner->due.data = planner;
     planner->open_handles = 2;
-    go_idle(planner);
+    uint64_t interval_ms = options->interval_ns / 1000000;
+    if (interval_ms)
+        uv_timer_start(&planner->due, on_due, interval_ms, interval_ms);
 }
 
 int kvr_planner_load_first(struct kvr_planner *planner, const char *file, struct kvr_error *error)

@@ -36,10 +36,10 @@ function M.replicas(replicas)
 end
 
 ---Begins to send chat requests to the fleet.
----@param options table rate (a second), seconds, bytes (of a prompt)
+---@param options table rate (a second), seconds, bytes (of a prompt), prompts (different ones)
 function M.start(fleet, options)
   local argv = paced.argv(Fleet.binary, "http://" .. fleet.address, { rate = options.rate,
-    seconds = options.seconds, bytes = options.bytes or 2000, prompts = 64 })
+    seconds = options.seconds, bytes = options.bytes or 2000, prompts = options.prompts or 64 })
   return setmetatable({ process = process.start(argv, outputs(fleet.folder, "client")) }, Load)
 end
 
