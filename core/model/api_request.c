@@ -10,16 +10,21 @@
 #include "json_number.h"
 
 static const struct {
-    const char *path;
+    struct kvr_slice path;
     const char *name;
 } apis[] = {
-    [KVR_API_OPAQUE] = {"", "opaque"},
-    [KVR_API_CHAT] = {"/v1/chat/completions", "chat"},
-    [KVR_API_COMPLETIONS] = {"/v1/completions", "completions"},
-    [KVR_API_RESPONSES] = {"/v1/responses", "responses"},
-    [KVR_API_MESSAGES] = {"/v1/messages", "messages"},
-    [KVR_API_EMBEDDINGS] = {"/v1/embeddings", "embeddings"},
-    [KVR_API_GENERATE] = {"/generate", "generate"},
+#define API(path, name)                                                                            \
+    {                                                                                              \
+        {path, sizeof path - 1}, name                                                              \
+    }
+    [KVR_API_OPAQUE] = API("", "opaque"),
+    [KVR_API_CHAT] = API("/v1/chat/completions", "chat"),
+    [KVR_API_COMPLETIONS] = API("/v1/completions", "completions"),
+    [KVR_API_RESPONSES] = API("/v1/responses", "responses"),
+    [KVR_API_MESSAGES] = API("/v1/messages", "messages"),
+    [KVR_API_EMBEDDINGS] = API("/v1/embeddings", "embeddings"),
+    [KVR_API_GENERATE] = API("/generate", "generate"),
+#undef API
 };
 
 enum kvr_api kvr_api_of(struct kvr_slice path)
@@ -28,7 +33,7 @@ enum kvr_api kvr_api_of(struct kvr_slice path)
     if (query)
         path.len = (size_t)(query - path.data);
     for (enum kvr_api api = KVR_API_CHAT; api <= KVR_API_GENERATE; api++)
-        if (kvr_slice_is(path, apis[api].path))
+        if (kvr_slice_equal(path, apis[api].path))
             return api;
     return KVR_API_OPAQUE;
 }

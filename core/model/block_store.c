@@ -90,7 +90,7 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
 }
 
 uint32_t kvr_block_store_find_leading(const struct kvr_block_store *store, const uint64_t *keys,
-                                      uint32_t count, uint32_t before, uint32_t *numbers)
+                                      uint32_t count, uint32_t before, uint32_t *numbers, bool *run)
 {
     /* A block that the table finds probably leads to the next ones, so at first the table is asked
      * for one key; for more where that has turned out wrong. */
@@ -99,17 +99,19 @@ uint32_t kvr_block_store_find_leading(const struct kvr_block_store *store, const
     while (found < count) {
         if (before)
             found += follow(store, before, keys + found, count - found, numbers + found);
+        before = found ? numbers[found - 1] : before;
         uint32_t until = found + smaller(batch, count - found);
         batch = smaller(4 * batch, BATCH);
         find_batch(store, keys + found, until - found, numbers + found);
-        while (found < until && numbers[found])
-            found++;
+        for (; found < until && numbers[found]; found++) {
+            *run = *run && (before == 0 || store->blocks[before].older == numbers[found]);
+            before = numbers[found];
+        }
         if (found < until) {
             /* The rest will be admitted: its buckets can come while somebody decides where. */
             prefetch_buckets(&store->table, keys + until, smaller(BATCH, count - until));
             break;
         }
-        before = found ? numbers[found - 1] : before;
     }
     return found;
 }
@@ -198,16 +200,6 @@ void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *n
     blocks[newest].newer = 0;
     blocks[0].older = newest;
     store->count += len;
-}
-
-bool kvr_block_store_is_run(const struct kvr_block_store *store, const uint32_t *numbers,
-                            uint32_t len)
-{
-    const struct kvr_block *blocks = store->blocks;
-    for (uint32_t i = 1; i < len; i++)
-        if (blocks[numbers[i - 1]].older != numbers[i])
-            return false;
-    return kvr_block_store_linked(store, numbers[0]);
 }
 
 void kvr_block_store_unlink_run(struct kvr_block_store *store, const uint32_t *numbers,

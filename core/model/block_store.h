@@ -35,9 +35,12 @@ uint64_t kvr_block_store_bytes(uint32_t blocks_max);
 
 /* Finds the blocks of a chain as far as it is there. `before` is the block of the key before these,
  * 0 at a chain's beginning. Returns how many leading keys have a block: `numbers` has those, and a
- * 0 for the key that ended it, and nothing behind that. */
+ * 0 for the key that ended it, and nothing behind that. `*run`, true at a chain's beginning,
+ * becomes false unless all found lie in the order one right behind the other, as they were put
+ * there. */
 uint32_t kvr_block_store_find_leading(const struct kvr_block_store *store, const uint64_t *keys,
-                                      uint32_t count, uint32_t before, uint32_t *numbers);
+                                      uint32_t count, uint32_t before, uint32_t *numbers,
+                                      bool *run);
 /* Finds the block of every key, or 0. */
 void kvr_block_store_find(const struct kvr_block_store *store, const uint64_t *keys, uint32_t count,
                           uint32_t before, uint32_t *numbers);
@@ -54,11 +57,8 @@ uint32_t kvr_block_store_unlink_chain(struct kvr_block_store *store, uint32_t *n
 /* Puts blocks that are not in the order at its new end, the last one first. */
 void kvr_block_store_link_chain(struct kvr_block_store *store, const uint32_t *numbers,
                                 uint32_t len);
-/* Do these blocks lie in the order one right behind the other, as they were put there together? */
-bool kvr_block_store_is_run(const struct kvr_block_store *store, const uint32_t *numbers,
-                            uint32_t len);
-/* The same as the two above for such a run, which holds together in between: two blocks are touched
- * and their neighbours, not every one. */
+/* The same as the two above for blocks that are a run. It holds together: its two ends are touched
+ * and their neighbours, not every block. */
 void kvr_block_store_unlink_run(struct kvr_block_store *store, const uint32_t *numbers,
                                 uint32_t len);
 void kvr_block_store_link_run(struct kvr_block_store *store, const uint32_t *numbers, uint32_t len);

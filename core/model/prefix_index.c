@@ -106,6 +106,8 @@ static void begin_find(struct kvr_prefix_index *index, const uint64_t *chain, ui
     uint32_t known = index->found_len;
     if (known > len || (known && chain[known - 1] != index->found_last))
         index->found_len = 0;
+    if (index->found_len == 0)
+        index->found_run = true;
 }
 
 /* Looks up the chain from where `found` ends up to `until`, exclusive, or to the first key that is
@@ -118,8 +120,9 @@ static uint32_t find_leading(struct kvr_prefix_index *index, const uint64_t *cha
         return from - 1;
     if (from == until)
         return from;
-    uint32_t there = from + kvr_block_store_find_leading(&index->store, chain + from, until - from,
-                                                         before, index->found + from);
+    uint32_t there =
+        from + kvr_block_store_find_leading(&index->store, chain + from, until - from, before,
+                                            index->found + from, &index->found_run);
     index->found_len = smaller(there + 1, until);
     index->found_last = chain[index->found_len - 1];
     return there;
@@ -145,6 +148,7 @@ uint32_t kvr_prefix_index_match(struct kvr_prefix_index *index, uint64_t now_ns,
     kvr_stamp_clock_set(&beliefs->clock, now_ns);
     len = smaller(len, index->chain_max);
     index->found_len = 0;
+    begin_find(index, chain, len);
     uint32_t there = find_leading(index, chain, smaller(len, STRETCH));
     if (there == 0)
         return 0;
@@ -285,8 +289,7 @@ uint32_t kvr_prefix_index_admit(struct kvr_prefix_index *index, uint64_t now_ns,
         return beliefs->clock.next;
     uint16_t tenancy = open_tenancy(index, replica);
     bool known = find_all(index, chain, len) == len;
-    bool run = known && !kvr_belief_order_kept(&beliefs->order) &&
-               kvr_block_store_is_run(&index->store, index->found, len);
+    bool run = known && index->found_run && !kvr_belief_order_kept(&beliefs->order);
     uint32_t missing = 0;
     if (run)
         kvr_block_store_unlink_run(&index->store, index->found, len);

@@ -85,6 +85,7 @@ struct kvr_prefix_index {
     uint64_t bytes_max;
     uint32_t *found;     /* chain_max: the block of each key of the chain looked up last; 0 none */
     uint32_t found_len;  /* of them known; 0 after any change of the index */
+    bool found_run;      /* the blocks among them lie in the order one right behind the other */
     uint64_t found_last; /* key at found_len - 1: as a key stands for its prefix, for all of them */
     uint16_t *alive;     /* replicas_max: scratch of match */
 };

@@ -8,6 +8,10 @@
 
 #include "http_parts.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum { IN_NAME = 1, IN_TARGET = 2, IN_BOTH = IN_NAME | IN_TARGET };
 
 static const uint8_t places[256] = {
@@ -30,18 +34,39 @@ static inline bool starts_with(const char *data, size_t len, const char *text)
     return len >= n && memcmp(data, text, n) == 0;
 }
 
+/* First byte at or after data[at] that belongs in no name. */
+static inline size_t skip_name(const char *data, size_t len, size_t at)
+{
+#ifdef __SSE2__
+    for (; len - at >= 16; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(data + at));
+        __m128i small = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+        __m128i letter = _mm_sub_epi8(small, _mm_set1_epi8('a'));
+        __m128i digit = _mm_sub_epi8(bytes, _mm_set1_epi8('0'));
+        __m128i good = _mm_cmpeq_epi8(_mm_min_epu8(letter, _mm_set1_epi8(25)), letter);
+        good = _mm_or_si128(good, _mm_cmpeq_epi8(_mm_min_epu8(digit, _mm_set1_epi8(9)), digit));
+        good = _mm_or_si128(good, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')));
+        good = _mm_or_si128(good, _mm_cmpeq_epi8(bytes, _mm_set1_epi8('_')));
+        unsigned bad = ~(unsigned)_mm_movemask_epi8(good) & 0xffff;
+        if (bad)
+            return at + (size_t)__builtin_ctz(bad);
+    }
+#endif
+    return skip(data, len, at, IN_NAME);
+}
+
 /* The headers from data[at] on and the empty line behind them. Returns the size of the head. */
 static size_t read_headers(const char *data, size_t len, size_t at, struct kvr_http_head *head)
 {
     while (at < len && data[at] != '\r') {
         size_t name = at;
-        size_t colon = skip(data, len, at, IN_NAME);
+        size_t colon = skip_name(data, len, at);
         if (colon == name || colon == len || data[colon] != ':' ||
             head->count == KVR_HTTP_HEADERS_MAX)
             return 0;
         size_t end = kvr_http_skip_plain(data, len, colon + 1);
         if (!starts_with(data + end, len - end, "\r\n") || data[end - 1] == ' ' ||
-            data[end - 1] == '\t')
+            data[end - 1] == '\t') /* a length with blanks behind it is for llhttp to judge */
             return 0;
         head->headers[head->count++] = (struct kvr_header){
             kvr_slice_make(data + name, colon - name),

@@ -84,15 +84,6 @@ struct kvr_request_ref kvr_request_open(struct kvr_request_table *table)
     return (struct kvr_request_ref){slot, record->generation};
 }
 
-struct kvr_request_record *kvr_request_at(const struct kvr_request_table *table,
-                                          struct kvr_request_ref request)
-{
-    KVR_CHECK(request.slot < table->capacity);
-    struct kvr_request_record *record = &table->records[request.slot];
-    KVR_CHECK(request.generation % 2 == 1 && record->generation == request.generation);
-    return record;
-}
-
 void kvr_request_close(struct kvr_request_table *table, struct kvr_request_ref request)
 {
     struct kvr_request_record *record = kvr_request_at(table, request);

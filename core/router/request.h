@@ -127,8 +127,14 @@ void kvr_request_table_init(struct kvr_request_table *table, uint32_t capacity);
 void kvr_request_table_deinit(struct kvr_request_table *table);
 /* A zeroed record, or generation 0 when all are open. */
 struct kvr_request_ref kvr_request_open(struct kvr_request_table *table);
-struct kvr_request_record *kvr_request_at(const struct kvr_request_table *table,
-                                          struct kvr_request_ref request);
+static inline struct kvr_request_record *kvr_request_at(const struct kvr_request_table *table,
+                                                        struct kvr_request_ref request)
+{
+    KVR_CHECK(request.slot < table->capacity);
+    struct kvr_request_record *record = &table->records[request.slot];
+    KVR_CHECK(request.generation % 2 == 1 && record->generation == request.generation);
+    return record;
+}
 void kvr_request_close(struct kvr_request_table *table, struct kvr_request_ref request);
 
 #endif

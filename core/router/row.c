@@ -79,6 +79,10 @@ static void put_double(struct row *row, double value)
         *row->at++ = '-';
         value = -value;
     }
+    if (value < 1e12 && (double)(uint64_t)value == value) {
+        put_uint(row, (uint64_t)value); /* most are whole: counts, as scripts see them */
+        return;
+    }
     put_thousandths(row, value < 1e15 ? (uint64_t)(value * 1000 + 0.5) : 0);
 }
 
