@@ -4,6 +4,7 @@ local cell = require("kvroute.cell")
 local command = require("kvroute.command")
 local json = require("kvroute.json")
 local plan = require("kvroute.plan")
+local plan_knee = require("kvroute.plan_knee")
 local plan_rows = require("kvroute.plan_rows")
 local policy = require("kvroute.policy")
 local store = require("kvroute.store")
@@ -18,11 +19,19 @@ local function parser_of()
   parser:option("--rows", "rates from rows of a router, in place of --rates"):argname("FILE")
     :count("*")
   parser:option("--write-rates", "those of --rows, as --rates reads them"):argname("FILE")
-  parser:flag("--calibrate", "measure q_cap: replay rows of the --slots hottest keys on one "
-    .. "emulated destination; the rows need rows.blocks")
-  parser:option("--profile", "of that destination"):argname("NAME")
+  parser:option("--calibrate", "measure q_cap: of the engine at that URL, by a ladder of rates of "
+    .. "--slots keys straight at it; or, without a URL, replay rows of the --slots hottest keys "
+    .. "on one emulated destination; the rows need rows.blocks"):args("?"):argname("URL")
+  parser:option("--profile", "of the emulated one"):argname("NAME")
   parser:option("--slo-ttft", "its most p99 of the time to first token", 3500):argname("MS")
     :convert(tonumber)
+  parser:option("--rate-from", "lowest rung of the ladder, requests a second", 1)
+    :convert(tonumber):argname("RATE")
+  parser:option("--rate-to", "no rung is above", 1000):convert(tonumber):argname("RATE")
+  parser:option("--seconds", "of a rung", 20):convert(tonumber):argname("N")
+  parser:option("--requests", "of a rung, at most", 2000):convert(tonumber):argname("N")
+  parser:option("--load", "one more argument of kvroute load at each rung, such as "
+    .. "--load=--set=context_tokens=2000"):count("*"):argname("WORD")
   parser:option("--cells", "folder of what was run to calibrate", ".cells"):argname("DIR")
   parser:option("--destinations", "so many of weight 1, named 0, 1, ..."):convert(tonumber)
     :argname("N")
@@ -59,6 +68,18 @@ local function is_whole(value) return value >= 1 and value % 1 == 0 end
 
 -- What is wrong with the numbers, or nil.
 local function complaint(arguments)
+  local url = arguments.calibrate and arguments.calibrate[1]
+  if url then
+    local good = arguments.slots and is_whole(arguments.slots) and arguments.slo_ttft
+      and arguments.slo_ttft > 0
+    if not good then return "--calibrate URL needs --slots, and --slo-ttft above 0" end
+    for _, name in ipairs({ "rate_from", "rate_to", "seconds", "requests" }) do
+      if not (arguments[name] and arguments[name] > 0 and arguments[name] < math.huge) then
+        return ("--%s is a number above 0"):format((name:gsub("_", "-")))
+      end
+    end
+    return arguments.rate_to < arguments.rate_from and "--rate-to is below --rate-from" or nil
+  end
   if (arguments.rates ~= nil) == (#arguments.rows > 0) then return "either --rates or --rows" end
   if arguments.write_rates and arguments.rates then return "--write-rates needs --rows" end
   if arguments.calibrate then
@@ -102,6 +123,19 @@ local function destinations_of(arguments)
   return out
 end
 
+-- Straight at a running engine.
+local function climb(arguments, context)
+  local options = { binary = context.binary, url = arguments.calibrate[1], keys = arguments.slots,
+    slo_ttft_ms = arguments.slo_ttft, from = arguments.rate_from, to = arguments.rate_to,
+    seconds = arguments.seconds, requests = arguments.requests, timeout_s = 30,
+    more = arguments.load, epoch = os.time() * 100,
+    say = not arguments.json and function(text) io.stderr:write(text, "\n") end or nil }
+  local knee = plan_knee.measure(options)
+  io.write(arguments.json and json.encode(plan_knee.data(knee, options), true) .. "\n"
+    or plan_knee.text(knee, options))
+  return knee.q_cap and command.OK or command.FAILED
+end
+
 local function calibrate(arguments, context)
   local q_cap, above = plan_rows.q_cap({
     rows = arguments.rows, profile = arguments.profile, keys = arguments.slots, router = {},
@@ -138,7 +172,9 @@ return function(context)
       io.stderr:write(("kvroute plan: %s (see --help)\n"):format(why))
       return command.USAGE
     end
-    if arguments.calibrate then return calibrate(arguments, context) end
+    if arguments.calibrate then
+      return (arguments.calibrate[1] and climb or calibrate)(arguments, context)
+    end
     local last = arguments.last and plan.read(arguments.last)
     local rates = rates_of(arguments)
     if not arguments.destinations and #arguments.to == 0 then return command.OK end
