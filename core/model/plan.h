@@ -22,11 +22,13 @@
  *               over destinations), so that no single key is more than a destination's share.
  *   tokens      admission by what a cache holds instead of equal slots: keys in the order of value
  *               density, the prefill tokens a second that a copy saves over the tokens it takes,
- *               as long as they fit; what does not is passed over. A destination with room for a
- *               copy is preferred to one without, each having a part of `tokens` by its weight.
+ *               as long as they fit; what does not is passed over, and so is what is more than any
+ *               destination's part by weight. A copy goes where its part has room; where none has,
+ *               to the one with the most.
  *   residency   how long an idle prefix stays in a cache, in the time unit of rates: a key so hot
- *               that every destination has it warm anyway is worth less. Density then has the
- *               factor exp(-r residency / destinations) - exp(-r residency / k).
+ *               that every destination has it warm anyway is worth less. One of its prefixes is
+ *               asked for n = r saved / tokens residency times meanwhile, and density has the
+ *               factor exp(-n / destinations) - exp(-n / k).
  *   keep        a plan that goes on from the last one (replan.h).
  *
  * n keys, A copies, R destinations of W different weights: O(n + A (W + log R)) and about 50 bytes

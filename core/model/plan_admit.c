@@ -40,10 +40,9 @@ static double worth(const struct kvr_plan_draft *p, uint32_t item, double cap)
     if (o->tokens > 0) {
         struct kvr_plan_size size = kvr_plan_size_of(p->input, item);
         double copies = copies_of(p, item, cap);
-        double gain = 1;
+        double gain = 1, seen = rate * size.saved / size.tokens * o->residency;
         if (o->residency > 0)
-            gain = kvr_real_exp(-rate * o->residency / p->plan->destinations) -
-                   kvr_real_exp(-rate * o->residency / copies);
+            gain = kvr_real_exp(-seen / p->plan->destinations) - kvr_real_exp(-seen / copies);
         worth = rate * size.saved * gain / (copies * size.tokens);
     }
     return o->loyalty > 1 && p->had && p->had[item] ? worth * o->loyalty : worth;
@@ -65,6 +64,15 @@ static void sort(struct kvr_plan_draft *p, struct kvr_ranked *order, uint32_t le
     }
 }
 
+/* Tokens of the destination that has most of them: what does not fit there is warm nowhere. */
+static double largest_part(const struct kvr_plan_draft *p)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < p->input->destinations; i++)
+        most = fmax(most, kvr_plan_weight(p->input, i));
+    return p->options->tokens * most / p->total_weight;
+}
+
 /* Leaves the admitted keys first in `order`, in their order. */
 static void take(struct kvr_plan_draft *p, uint32_t len, double cap)
 {
@@ -72,15 +80,16 @@ static void take(struct kvr_plan_draft *p, uint32_t len, double cap)
     const struct kvr_plan_options *o = p->options;
     bool over = false, by_size = o->tokens > 0;
     uint32_t slots = o->slots;
-    double tokens = 0;
+    double tokens = 0, part = largest_part(p);
     if (slots == 0 || slots > KVR_PLAN_COPIES_MAX)
         slots = KVR_PLAN_COPIES_MAX;
     for (uint32_t i = 0; i < len; i++) {
         uint32_t item = p->order[i].item;
         double rate = p->input->keys[item].rate;
         uint32_t copies = copies_of(p, item, cap);
-        double size = by_size ? copies * kvr_plan_size_of(p->input, item).tokens : 0;
-        bool fits = copies <= slots - plan->copies && (!by_size || tokens + size <= o->tokens);
+        double one = kvr_plan_size_of(p->input, item).tokens, size = by_size ? copies * one : 0;
+        bool fits = copies <= slots - plan->copies &&
+                    (!by_size || (one <= part && tokens + size <= o->tokens));
         over |= !fits && !o->skip && !by_size;
         if (over || !fits) {
             plan->tail_rate += rate;

@@ -92,13 +92,20 @@ static void give_back(struct placing *s)
     }
 }
 
-/* For one more copy, the best destination that has none; one with room for it before the others.
- * Those in `kept` have had one all the time. */
+static bool has_more_room(const struct placing *s, uint32_t a, uint32_t b)
+{
+    uint32_t left = s->taken[a].place.destination, right = s->taken[b].place.destination;
+    const double *room = s->draft->room;
+    return room[left] > room[right] || (room[left] == room[right] && left < right);
+}
+
+/* For one more copy, the best destination that has none and has room for it; where none has, that
+ * with the most room. Those in `kept` have had one all the time. */
 static uint32_t choose(struct placing *s, const uint16_t *kept, uint32_t kept_len, double load,
                        double tokens)
 {
     const double *room = s->draft->room;
-    uint32_t fallback = UINT32_MAX;
+    uint32_t roomiest = UINT32_MAX;
     /* Without rooms, what has been taken before is of no use. */
     for (uint32_t i = room ? 0 : s->taken_len;; i++) {
         if (i == s->taken_len && !take_best(s, load))
@@ -108,11 +115,11 @@ static uint32_t choose(struct placing *s, const uint16_t *kept, uint32_t kept_le
             continue;
         if (!room || room[destination] >= tokens)
             return i;
-        if (fallback == UINT32_MAX)
-            fallback = i;
+        if (roomiest == UINT32_MAX || has_more_room(s, i, roomiest))
+            roomiest = i;
     }
-    KVR_CHECK(fallback != UINT32_MAX);
-    return fallback;
+    KVR_CHECK(roomiest != UINT32_MAX);
+    return roomiest;
 }
 
 /* The copies of a key from number `kept` on. A destination comes back when all are placed, so they

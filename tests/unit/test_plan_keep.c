@@ -185,18 +185,27 @@ static void what_saves_most_for_its_size_comes_first(void **state)
     /* Values a second 1000, 600, 500, 400; a token of cache: 1, 1.2, 5, 4. */
     const struct kvr_plan_size sizes[] = {{1000, 100}, {500, 100}, {100, 100}, {100, 400}};
     struct kvr_plan_input input = {.keys = keys, .sizes = sizes, .keys_len = 4, .destinations = 2};
-    struct kvr_plan_options options = {.tokens = 750};
+    struct kvr_plan_options options = {.tokens = 1800};
     struct kvr_plan *plan = make(&options, &input);
-    assert_plan(plan, "2:0 3:1 4:1"); /* 1 does not fit; 2 takes more than its part of 0 */
+    assert_plan(plan, "2:0 3:1 4:1"); /* 900 each: 1 would be warm nowhere */
     assert_true(plan->tail_rate == 10);
     kvr_plan_destroy(plan);
-    options.tokens = 1250; /* 3, 4, and 1 when 2 has been passed over */
+    options.tokens = 2100;
     plan = make(&options, &input);
-    assert_plan(plan, "2:0 3:1 4:1");
+    assert_plan(plan, "1:0 2:1 3:1 4:1"); /* 1050 each: there is no room beside 1 */
     kvr_plan_destroy(plan);
-    options.tokens = 1700;
+    options.tokens = 1650;
+    input.destinations = 1;
     plan = make(&options, &input);
-    assert_plan(plan, "1:0 2:1 3:1 4:1"); /* 850 each: 3 and 4 have no room beside 1 */
+    assert_plan(plan, "2:0 3:0 4:0"); /* 3, 4, 2, and 1 is passed over */
+    kvr_plan_destroy(plan);
+    options.tokens = 1050;
+    plan = make(&options, &input);
+    assert_plan(plan, "2:0 3:0 4:0");
+    kvr_plan_destroy(plan);
+    options.tokens = 600;
+    plan = make(&options, &input);
+    assert_plan(plan, "3:0 4:0");
     kvr_plan_destroy(plan);
     /* Slots bound it, too. */
     options.slots = 1;
@@ -210,7 +219,7 @@ static void what_is_warm_everywhere_is_worth_less(void **state)
     (void)state;
     const struct kvr_plan_key keys[] = {{1, 10}, {2, 0.5}};
     struct kvr_plan_input input = {.keys = keys, .keys_len = 2, .destinations = 2};
-    struct kvr_plan_options options = {.tokens = 1};
+    struct kvr_plan_options options = {.tokens = 2, .slots = 1};
     struct kvr_plan *plan = make(&options, &input);
     assert_plan(plan, "1:0");
     kvr_plan_destroy(plan);
@@ -329,9 +338,9 @@ static double worth_of(const struct naive *n, uint32_t key)
 {
     const struct kvr_plan_options *o = &n->in->options;
     double rate = n->in->keys[key].rate, worth = rate, copies = copies_of(n, key), gain = 1;
+    double seen = rate * n->in->sizes[key].saved / n->in->sizes[key].tokens * o->residency;
     if (o->residency > 0)
-        gain = kvr_real_exp(-rate * o->residency / n->in->destinations) -
-               kvr_real_exp(-rate * o->residency / copies);
+        gain = kvr_real_exp(-seen / n->in->destinations) - kvr_real_exp(-seen / copies);
     if (o->tokens > 0)
         worth = rate * n->in->sizes[key].saved * gain / (copies * n->in->sizes[key].tokens);
     return n->had[key] && o->loyalty > 1 ? worth * o->loyalty : worth;
@@ -357,8 +366,10 @@ static void order_keys(struct naive *n)
 static double admit(struct naive *n)
 {
     const struct instance *in = n->in;
-    double slots = 0, tokens = 0, tail = 0;
+    double slots = 0, tokens = 0, tail = 0, heaviest = 0;
     bool over = false, by_size = in->options.tokens > 0;
+    for (uint32_t r = 0; r < in->destinations; r++)
+        heaviest = fmax(heaviest, in->weights[r]);
     for (uint32_t i = 0; i < in->len; i++)
         n->sort_by[i] = worth_of(n, i);
     order_keys(n);
@@ -366,7 +377,9 @@ static double admit(struct naive *n)
         uint32_t key = (uint32_t)(n->order[i] - in->keys), k = copies_of(n, key);
         double size = by_size ? k * in->sizes[key].tokens : 0;
         bool fits = (!in->options.slots || slots + k <= in->options.slots) &&
-                    (!by_size || tokens + size <= in->options.tokens);
+                    (!by_size ||
+                     (tokens + size <= in->options.tokens &&
+                      in->sizes[key].tokens <= in->options.tokens * heaviest / n->total_weight));
         over = over || (!fits && !in->options.skip && !by_size);
         n->counts[key] = fits && !over ? k : 0;
         slots += n->counts[key];
@@ -402,6 +415,15 @@ static uint32_t best_of(const struct naive *n, uint32_t key, uint32_t count, con
     return best;
 }
 
+static uint32_t roomiest_of(const struct naive *n, uint32_t key, uint32_t count)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t r = 0; r < n->in->destinations; r++)
+        if (!is_at(n, key, count, r) && (best == UINT32_MAX || n->room[r] > n->room[best]))
+            best = r;
+    return best;
+}
+
 static void place(struct naive *n, double tail)
 {
     const struct instance *in = n->in;
@@ -430,7 +452,8 @@ static void place(struct naive *n, double tail)
                 r = best_of(n, key, copy, loads, load, true);
             if (r == UINT32_MAX) {
                 n->roomless += in->options.tokens > 0;
-                r = best_of(n, key, copy, loads, load, false);
+                r = in->options.tokens > 0 ? roomiest_of(n, key, copy)
+                                           : best_of(n, key, copy, loads, load, false);
             }
             n->places[key][copy] = (uint16_t)r;
             n->loads[r] += load;
