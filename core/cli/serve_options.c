@@ -84,6 +84,7 @@ static void read_limits(struct kvr_ingress_options *options, const struct kvr_co
         options->limits.limits.ms[i] =
             count(config, kvr_time_limit_setting((enum kvr_time_limit)i));
     options->limits.by_header_max_ms = count(config, "timeouts.by_header_max_ms");
+    options->gather_us = count(config, "streams.gather_us");
     options->pool_idle_ns = ms(config, "timeouts.pool_idle_ms");
 }
 

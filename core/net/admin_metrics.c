@@ -95,6 +95,9 @@ static void write_exchanges(const struct kvr_ingress *ingress, struct kvr_prom_w
                  "What went wrong with requests, by kind.", "kind", faults);
     kvr_prom_counter(prom, "stale_resends_total", counters->stale_resends,
                      "Requests sent again because a reused connection was dead.");
+    kvr_prom_counter(prom, "gather_waits_total", ingress->loop->pace.waits,
+                     "Times the busy loop waited to take streams' events together.");
+    kvr_prom_gauge(prom, "gathering", ingress->loop->pace.on, "1 while it does.");
     kvr_prom_gauge(prom, "draining", ingress->draining, "1 while it ends.");
 }
 

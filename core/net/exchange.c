@@ -238,6 +238,7 @@ static struct kvr_exchange *open_exchange(struct kvr_ingress *ingress, struct kv
     exchange->fresh = true;
     kvr_list_append(&ingress->exchanges, &exchange->link);
     ingress->exchanges_count++;
+    ingress->loop->pace.open++;
     client->user = exchange;
     submission->user = exchange;
     keep_chain(exchange, submission);

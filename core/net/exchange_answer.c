@@ -93,6 +93,7 @@ static void take_payload(struct kvr_exchange *exchange, struct kvr_slice payload
 /* Follows the framing over data. Returns how many bytes belong to this answer, or negative. */
 static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t len, uint64_t now_ns)
 {
+    struct kvr_pace *pace = &exchange->ingress->loop->pace;
     size_t used = 0;
     switch (exchange->framing) {
     case KVR_BODY_NONE:
@@ -103,12 +104,14 @@ static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t le
         take_payload(exchange, kvr_slice_make(data, used), exchange->body_left == 0, now_ns);
         return (int64_t)used;
     case KVR_BODY_CHUNKED:
+        pace->reads++;
         while (used < len && !kvr_chunked_done(&exchange->chunked)) {
             struct kvr_slice piece;
             int64_t n = kvr_chunked_next(&exchange->chunked, data + used, len - used, &piece);
             if (n < 0)
                 return n;
             used += (size_t)n;
+            pace->events += piece.len > 0;
             take_payload(exchange, piece, false, now_ns);
             if (exchange->unchunk && piece.len) {
                 uv_buf_t buf = uv_buf_init((char *)piece.data, (unsigned)piece.len);
@@ -117,6 +120,8 @@ static int64_t follow(struct kvr_exchange *exchange, const char *data, size_t le
         }
         return (int64_t)used;
     default:
+        pace->reads++;
+        pace->events++;
         take_payload(exchange, kvr_slice_make(data, len), false, now_ns);
         return (int64_t)len;
     }

@@ -12,6 +12,7 @@ void kvr_exchange_destroy(struct kvr_exchange *exchange)
         ingress->cursor = exchange->link.next;
     kvr_list_remove(&exchange->link);
     ingress->exchanges_count--;
+    ingress->loop->pace.open--;
     if (exchange->client)
         exchange->client->user = NULL;
     kvr_exchange_let_go_of_request(exchange);

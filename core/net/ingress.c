@@ -211,6 +211,7 @@ void kvr_ingress_init(struct kvr_ingress *ingress, struct kvr_loop *loop,
     kvr_resolver_start(&ingress->resolver, loop, ingress->router.replicas.capacity,
                        &options->resolver, ingress, kvr_ingress_replica_moved);
     kvr_prompt_init(&ingress->prompt, &options->prompt);
+    kvr_loop_pace(loop, options->gather_us);
     kvr_script_store_start(&ingress->scripts, loop, &ingress->router, options->policies_dir);
 }
 

@@ -31,8 +31,8 @@
 #include "row_log.h"
 #include "scraper.h"
 #include "script_store.h"
-#include "spares.h"
 #include "session.h"
+#include "spares.h"
 #include "time_limits.h"
 #include "upstream.h"
 #include "watchdog.h"
@@ -64,6 +64,8 @@ struct kvr_ingress_options {
     bool replies;               /* believe that a replica holds the replies it made */
     size_t stream_buffer_bytes; /* unsent to one client before its replica is paused */
     struct kvr_time_limits_options limits;
+    uint32_t
+        gather_us; /* streams' events are gathered over this while the loop is busy; 0: never */
     uint64_t pool_idle_ns;
     uint32_t script_budget_ms;
     struct kvr_gate_options gate;

@@ -1,12 +1,33 @@
 #include "loop.h"
 
+#include <sys/prctl.h>
+#include <time.h>
+
 #include "check.h"
 #include "memory.h"
+
+#define TIMER_SLACK_NS 1000 /* 50 us by default, half of what a wait is to be */
+
+static void keep_pace(struct kvr_loop *loop, uint32_t served)
+{
+    uint64_t now_ns = uv_hrtime();
+    uint64_t woke_ns = loop->asleep ? now_ns : loop->woke_ns;
+    uint64_t wait_ns = kvr_pace_turn(&loop->pace, now_ns, woke_ns, served);
+    if (wait_ns) {
+        /* A signal may end it early, which does no harm. */
+        nanosleep(&(struct timespec){.tv_nsec = (long)wait_ns}, NULL);
+        now_ns = uv_hrtime();
+    }
+    kvr_pace_poll(&loop->pace, now_ns);
+}
 
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct kvr_loop *loop = prepare->data;
+    uint32_t served = loop->outbox.served;
     kvr_outbox_turn(&loop->outbox);
+    if (kvr_pace_matters(&loop->pace))
+        keep_pace(loop, served);
     loop->asleep = true;
 }
 
@@ -27,6 +48,13 @@ void kvr_loop_deinit(struct kvr_loop *loop)
     kvr_outbox_deinit(&loop->outbox);
     kvr_free(loop->read_buffer);
     loop->read_buffer = NULL;
+}
+
+void kvr_loop_pace(struct kvr_loop *loop, uint32_t period_us)
+{
+    loop->pace.period_ns = (uint64_t)period_us * 1000;
+    if (period_us)
+        prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 }
 
 void kvr_loop_woke(struct kvr_loop *loop)

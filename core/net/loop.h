@@ -1,5 +1,5 @@
-/* What all sockets of one event loop share: the loop itself, one read buffer, and the time at which
- * the loop last woke. One thread. */
+/* What all sockets of one event loop share: the loop itself, one read buffer, the time at which the
+ * loop last woke, and its pace. One thread. */
 #ifndef KVR_LOOP_H
 #define KVR_LOOP_H
 
@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "outbox.h"
+#include "pace.h"
 
 #define KVR_READ_BUFFER_BYTES ((size_t)64 * 1024)
 
@@ -17,12 +18,17 @@ struct kvr_loop {
     bool asleep;              /* no socket has been served since the loop last polled */
     uint64_t woke_ns;         /* when poll last returned, seen by the first socket it served */
     struct kvr_outbox outbox; /* writes of this turn */
+    struct kvr_pace pace;     /* its period is 0 unless kvr_loop_pace sets it */
     char *read_buffer;        /* KVR_READ_BUFFER_BYTES; holds one read until its callback returns */
 };
 
 void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv);
 /* Closes its handle; the loop must run once more before the memory goes. */
 void kvr_loop_deinit(struct kvr_loop *loop);
+
+/* While it is busy with streams the loop polls at most once in `period_us` (pace.h). For the thread
+ * that runs the loop: its timers become precise. */
+void kvr_loop_pace(struct kvr_loop *loop, uint32_t period_us);
 
 /* For alloc callbacks: counts a socket served, and stamps woke_ns when it is the first since the
  * poll. */

@@ -144,6 +144,10 @@ return {
     { "replicas", "integer", 64, "members of the fleet", min = 1, max = 1024 },
     { "stream_buffer_bytes", "integer", 65536, "held for one stream", min = 4096, max = 67108864 },
   } },
+  { "streams", {
+    { "gather_us", "integer", 100, "while busy with events, they are taken together once in this "
+      .. "time; " .. off, min = 0, max = 1000 },
+  } },
   { "queue", {
     { "max", "integer", 0, "requests that may wait for a replica; 0: they are refused", min = 0,
       max = 1e6 },

@@ -137,8 +137,8 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:2: listen_on: no such setting; known: listen, admin, replicas, policy, "
          "params, spill, spill_params, canary, gate, shadow, policies_dir, scripts, session, "
          "tenant, routing, keys, plan, index, ring, health, scrape, models, dns, preserve_host, "
-         "strip_headers, client_keys, moves, limits, queue, timeouts, rows, headers, seed, "
-         "log_level"},
+         "strip_headers, client_keys, moves, limits, streams, queue, timeouts, rows, headers, "
+         "seed, log_level"},
         {"polcy = 'p2c'", "kvroute.lua:1: polcy: no such setting; did you mean policy?"},
         {"health = 5", "kvroute.lua:1: health: must be a table, got 5"},
         {"replicas = 'http://h:1'", "kvroute.lua:1: replicas: must be a list, got \"http://h:1\""},

@@ -21,11 +21,13 @@ end
 
 ---Starts replicas on free ports. They serve the model "bench".
 ---@param replicas integer
+---@param arguments? string[] further ones of the program
 ---@return table urls
-function M.replicas(replicas)
+function M.replicas(replicas, arguments)
   local folder = Fleet.new_folder()
   local argv, urls = { Fleet.build .. "/bench_backend" }, {}
   for i = 1, replicas do argv[i + 1] = "0" end
+  for _, argument in ipairs(arguments or {}) do argv[#argv + 1] = argument end
   local backend = process.start(argv, outputs(folder, "backend"))
   backend:wait_line("(ready)\n", 5)
   for port in backend:stdout():gmatch("port (%d+)\n") do
