@@ -388,6 +388,14 @@ int main(void)
         "prefix_hash",
         "prefix_affinity",
         "cacheroute",
+        "preble_cap",
+        "dualmap",
+        "min_ttft",
+        "lmetric",
+        "smetric",
+        "llmd_sticky",
+        "dynamo_cost",
+        "cache_aware",
     };
     static const char *const spills[] = {"off", "load_min", "load_mean", "tokens", "hit_rate"};
     kvr_guard_start();
