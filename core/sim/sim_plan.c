@@ -28,7 +28,8 @@ static int check_beyond(const struct kvr_sim_options *o, bool knows_rates, struc
 int kvr_sim_plan_check(const struct kvr_sim_options *o, struct kvr_error *error)
 {
     bool knows_rates = o->workload.kind == KVR_WORKLOAD_KEYS && o->workload.rate > 0 &&
-                       o->workload.arrivals == KVR_ARRIVALS_RATE;
+                       (o->workload.arrivals == KVR_ARRIVALS_RATE ||
+                        o->workload.arrivals == KVR_ARRIVALS_BOOTSTRAP);
     if (o->plan_at_start && !knows_rates)
         return kvr_error_set(error, KVR_E_INVALID,
                              "sim: plan_at_start is for keys that come at a rate");

@@ -45,7 +45,7 @@ M.LIMIT_MS = 3500
 local IGNORE = { "past saturation", "failures", "fleet slowed", "cold opening" }
 
 ---@class kvr.CacherouteDefinition : kvr.Definition
----@field profile string
+---@field profile string? or `fleet`
 ---@field rates number[]? the ladder, rising; each policy and seed climbs until over 5 % fail
 ---@field all boolean? climb all of it: some table shows one rate
 ---@field ask (fun(at: table): kvr.KeysWorkload)? what differs from 128 keys at `at.rate`, Poisson
@@ -68,13 +68,14 @@ end
 ---@return kvr.Experiment
 function M.experiment(definition)
   local own = over({
-    fleet = fleet.simulated { profile = definition.profile },
+    fleet = definition.fleet or fleet.simulated { profile = definition.profile },
     policies = M.policies, measure = M.measure, slo = { ttft_ms = M.LIMIT_MS },
     seeds = 3, first_seed = 2, ignore = IGNORE,
   }, definition)
   local ask, router = definition.ask, definition.router
   own.workload = own.workload or function(at)
-    return workload.keys(over({ keys = 128, gap_cv = 1, rate = at.rate }, at_place(ask, at)))
+    return workload.keys(over({ keys = 128, gap_cv = 1, rate = rawget(at, "rate") },
+      at_place(ask, at)))
   end
   own.router = function(at)
     return over({ ring_vnodes = 4, plan_slots = M.SLOTS, plan_at_start = true },

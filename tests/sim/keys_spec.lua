@@ -56,6 +56,19 @@ describe("thirty 70B engines under 128 keys", function()
     study.within(100 * flat.hit_rate, 58, 68, "hit rate without a plan")
   end)
 
+  it("have a plan from the start under blocks of recorded gaps, too", function()
+    local ffi = require("kvroute.ffi")
+    local times = ffi.new("double[4]", { 0, 1, 4, 5 })
+    local run = study.run({ policy = "cacheroute" }, at(60, function(options)
+      planned(options)
+      options.workload.arrivals, options.workload.times_ms = 3, times
+      options.workload.times_len = 4
+      options.warmup_requests, options.requests = 0, 100
+    end))
+    assert.equal(100, run.requests)
+    assert.is_true(run.cold == 0 and run.fallbacks == 0)
+  end)
+
   it("refuse a plan that nothing can be made from", function()
     local function refuses(what, change)
       local ok, why = pcall(study.run, { policy = "cacheroute" }, at(60, change))
@@ -71,6 +84,9 @@ describe("thirty 70B engines under 128 keys", function()
     end)
     refuses("keys that come at a rate", function(options)
       options.plan_slots, options.plan_at_start, options.workload.kind = 5, 1, 0
+    end)
+    refuses("keys that come at a rate", function(options)
+      options.plan_slots, options.plan_at_start, options.workload.arrivals = 5, 1, 0
     end)
   end)
 end)
