@@ -4,6 +4,8 @@
 
 #include "json_number.h"
 
+#define COUNT_DIGITS_MAX 15
+
 void kvr_json_reader_init(struct kvr_json_reader *json, struct kvr_slice text)
 {
     *json = (struct kvr_json_reader){.begin = text.data, .at = text.data};
@@ -208,6 +210,26 @@ bool kvr_json_read_number(struct kvr_json_reader *json, struct kvr_slice *raw)
     if (!take_number(json))
         return false;
     *raw = kvr_slice_make(start, (size_t)(json->at - start));
+    return true;
+}
+
+bool kvr_json_read_count(struct kvr_json_reader *json, int64_t *count)
+{
+    if (peek(json) != KVR_JSON_NUMBER)
+        return false;
+    const char *at = json->at, *end = json->end;
+    int64_t value = 0;
+    if (*at == '0') /* nothing may follow it */
+        return false;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        if (at - json->at == COUNT_DIGITS_MAX)
+            return false;
+        value = value * 10 + (*at - '0');
+    }
+    if (at == json->at || at == end || *at == '.' || *at == 'e' || *at == 'E')
+        return false;
+    json->at = at;
+    *count = value;
     return true;
 }
 

@@ -76,6 +76,9 @@ bool kvr_json_next_item(struct kvr_json_reader *json);
 /* Take a value of that kind; false with nothing taken when it is another. */
 bool kvr_json_read_string(struct kvr_json_reader *json, struct kvr_json_span *span);
 bool kvr_json_read_number(struct kvr_json_reader *json, struct kvr_slice *raw);
+/* A whole number without sign, point or exponent, of at most 15 digits: most numbers are. False
+ * with nothing taken for any other value. */
+bool kvr_json_read_count(struct kvr_json_reader *json, int64_t *count);
 /* Decodes a string to *out while it is read, and moves *out behind it (see json_string.h for the
  * room it needs). */
 bool kvr_json_read_decoded(struct kvr_json_reader *json, char **out);

@@ -86,6 +86,9 @@ static double take_number(struct kvr_api_scan *scan, double otherwise)
 /* A limit on tokens; -1 unless it is stated and sensible. */
 static int64_t take_limit(struct kvr_api_scan *scan)
 {
+    int64_t count;
+    if (kvr_json_read_count(&scan->json, &count))
+        return count;
     double value = take_number(scan, -1);
     return value >= 0 ? (int64_t)fmin(value, 1e15) : -1;
 }

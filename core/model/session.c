@@ -90,43 +90,65 @@ static uint64_t scoped(uint64_t identity, const struct kvr_api_request *request)
     return key ? key : 1;
 }
 
+/* The sources of a body, the first that is there wins. */
+static const struct {
+    enum kvr_session_source source;
+    enum kvr_identity identity;
+} in_body[] = {
+    {KVR_SESSION_BODY_CONVERSATION, KVR_IDENTITY_CONVERSATION},
+    {KVR_SESSION_BODY_CONVERSATION_ID, KVR_IDENTITY_CONVERSATION_ID},
+    {KVR_SESSION_BODY_SESSION_ID, KVR_IDENTITY_SESSION_ID},
+    {KVR_SESSION_BODY_METADATA_SESSION_ID, KVR_IDENTITY_METADATA_SESSION_ID},
+    {KVR_SESSION_BODY_METADATA_USER_ID, KVR_IDENTITY_METADATA_USER_ID},
+    {KVR_SESSION_PROMPT_CACHE_KEY, KVR_IDENTITY_PROMPT_CACHE_KEY},
+    {KVR_SESSION_PREVIOUS_RESPONSE_ID, KVR_IDENTITY_PREVIOUS_RESPONSE_ID},
+};
+
+/* The source that ranks first of those that are there, and its identity; 0: none is. */
+static uint64_t find_source(const struct kvr_session_options *options,
+                            const struct kvr_header *headers, size_t count,
+                            const struct kvr_api_request *request, enum kvr_session_source *found)
+{
+    const uint64_t *body = request->identities;
+    *found = KVR_SESSION_CONFIGURED;
+    uint64_t identity = kvr_session_configured(options->session_key, headers, count,
+                                               body[KVR_IDENTITY_SESSION_FIELD]);
+    if (identity)
+        return identity;
+    *found = KVR_SESSION_SOURCES;
+    for (size_t i = 0; i < count; i++) {
+        enum kvr_session_source source = source_of(headers[i].name);
+        uint64_t hash = source == KVR_SESSION_NONE ? 0 : kvr_identity_hash(headers[i].value);
+        if (hash && source <= *found) { /* of one name, the last */
+            *found = source;
+            identity = hash;
+        }
+    }
+    for (size_t i = 0; identity == 0 && i < sizeof in_body / sizeof *in_body; i++) {
+        *found = in_body[i].source;
+        identity = body[in_body[i].identity];
+    }
+    if (identity)
+        return identity;
+    *found = KVR_SESSION_FINGERPRINT;
+    return request->opening;
+}
+
 struct kvr_session kvr_session_derive(const struct kvr_session_options *options,
                                       const struct kvr_header *headers, size_t count,
                                       const struct kvr_api_request *request)
 {
     static const struct kvr_session_options none;
-    const uint64_t *body = request->identities;
-    uint64_t identities[KVR_SESSION_SOURCES] = {0};
     struct kvr_session session = {.source = KVR_SESSION_NONE};
     if (!options)
         options = &none;
     session.tenant = kvr_session_configured(options->tenant_key, headers, count,
-                                            body[KVR_IDENTITY_TENANT_FIELD]);
-    identities[KVR_SESSION_CONFIGURED] = kvr_session_configured(
-        options->session_key, headers, count, body[KVR_IDENTITY_SESSION_FIELD]);
-    for (size_t i = 0; i < count; i++) {
-        enum kvr_session_source source = source_of(headers[i].name);
-        uint64_t hash = source == KVR_SESSION_NONE ? 0 : kvr_identity_hash(headers[i].value);
-        if (hash)
-            identities[source] = hash;
-    }
-    identities[KVR_SESSION_BODY_CONVERSATION] = body[KVR_IDENTITY_CONVERSATION];
-    identities[KVR_SESSION_BODY_CONVERSATION_ID] = body[KVR_IDENTITY_CONVERSATION_ID];
-    identities[KVR_SESSION_BODY_SESSION_ID] = body[KVR_IDENTITY_SESSION_ID];
-    identities[KVR_SESSION_BODY_METADATA_SESSION_ID] = body[KVR_IDENTITY_METADATA_SESSION_ID];
-    identities[KVR_SESSION_BODY_METADATA_USER_ID] = body[KVR_IDENTITY_METADATA_USER_ID];
-    identities[KVR_SESSION_PROMPT_CACHE_KEY] = body[KVR_IDENTITY_PROMPT_CACHE_KEY];
-    identities[KVR_SESSION_PREVIOUS_RESPONSE_ID] = body[KVR_IDENTITY_PREVIOUS_RESPONSE_ID];
-    for (enum kvr_session_source source = KVR_SESSION_CONFIGURED; source < KVR_SESSION_SOURCES;
-         source++) {
-        uint64_t identity = identities[source];
-        if (source == KVR_SESSION_FINGERPRINT)
-            identity = request->opening;
-        if (identity) {
-            session.key = scoped(identity, request);
-            session.source = source;
-            return session;
-        }
+                                            request->identities[KVR_IDENTITY_TENANT_FIELD]);
+    enum kvr_session_source source;
+    uint64_t identity = find_source(options, headers, count, request, &source);
+    if (identity) {
+        session.key = scoped(identity, request);
+        session.source = source;
     }
     return session;
 }

@@ -19,6 +19,8 @@ static int64_t take_count(struct kvr_json_reader *json, int64_t otherwise)
 {
     struct kvr_slice number;
     int64_t value = 0;
+    if (kvr_json_read_count(json, &value))
+        return value;
     if (!kvr_json_read_number(json, &number)) {
         kvr_json_skip(json, NULL);
         return otherwise;

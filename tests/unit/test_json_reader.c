@@ -434,6 +434,33 @@ static void test_one_odd_byte_in_a_long_string(void **state)
         }
 }
 
+static void test_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t count; /* -1: none, and nothing is taken */
+    } cases[] = {
+        {"[64]", 64},    {"[ 7 ]", 7},   {"[123456789012345]", 123456789012345},
+        {"[0]", -1},     {"[-3]", -1},   {"[1234567890123456]", -1},
+        {"[1.5]", -1},   {"[2e3]", -1},  {"[2E3]", -1},
+        {"[\"4\"]", -1}, {"[null]", -1}, {"[12", -1},
+        {"[5,6]", 5},    {"[08]", -1},   {"[{}]", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvr_json_reader json;
+        int64_t count = -1;
+        kvr_json_reader_init(&json, kvr_slice_of(cases[i].text));
+        assert_true(kvr_json_enter_array(&json) && kvr_json_next_item(&json));
+        kvr_json_peek(&json);
+        const char *at = json.at;
+        assert_true(kvr_json_read_count(&json, &count) == (cases[i].count >= 0));
+        assert_int_equal(count, cases[i].count);
+        assert_true(cases[i].count >= 0 || json.at == at);
+        assert_int_equal(json.code, KVR_OK);
+    }
+}
+
 /* --- canonical form ------------------------------------------------------------------------ */
 
 static void test_compact(void **state)
@@ -540,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_escapes),
         cmocka_unit_test(test_strings_against_the_naive_decoder),
         cmocka_unit_test(test_one_odd_byte_in_a_long_string),
+        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_compact),
         cmocka_unit_test(test_damaged_texts),
         cmocka_unit_test(test_number_values),
