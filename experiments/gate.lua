@@ -17,8 +17,12 @@ local cases = {
     keys = 300, template_tokens = 110, context_tokens = 0, variant_tokens = 1090, variants = 1,
     unique_tokens = 8800, output_tokens = 128,
   } },
+  tie = { profile = "h100x2-32b-bf16", rate = 15, requests = 4000, workload = {
+    keys = 300, template_tokens = 110, context_tokens = 0, variant_tokens = 2000, variants = 1,
+    unique_tokens = 7900, output_tokens = 128,
+  } },
 }
-local case = cases[set.case] or error("--set case is 70b or 32b", 0)
+local case = cases[set.case] or error("--set case is 70b, 32b or tie", 0)
 local function part(value) return math.max(1, math.floor(value * set.share + 0.5)) end
 
 case.workload.keys = part(case.workload.keys)

@@ -14,7 +14,8 @@ static void write_counts(struct kvr_json_writer *json, const char *key,
 
 static double seconds_since(uint64_t now_ns, uint64_t since_ns)
 {
-    return now_ns > since_ns ? (double)((now_ns - since_ns) / 1000000) / 1e3 : 0;
+    uint64_t age_ms = now_ns > since_ns ? (now_ns - since_ns) / 1000000 : 0;
+    return (double)age_ms / 1e3;
 }
 
 static void write_left(struct kvr_json_writer *json, const struct kvr_envelope *envelope,

@@ -2,7 +2,6 @@
  */
 #include <string.h>
 
-#include "check.h"
 #include "envelope.h"
 #include "json_number.h"
 #include "json_reader.h"
@@ -11,7 +10,7 @@
 
 #define FORMAT        "kvroute-gate-1"
 #define TTFT_MS_MAX   1e9
-#define WINDOW_NS_MIN (KVR_ENVELOPE_SLICES * 1000000u)
+#define WINDOW_NS_MIN UINT64_C(10000000)
 
 struct reading {
     struct kvr_json_reader json;
@@ -168,6 +167,8 @@ static void read_member(struct reading *r, struct kvr_slice key)
 /* What is missing, or speaks against it; NULL: nothing. */
 static const char *find_fault(const struct reading *r)
 {
+    if (r->envelope->options.window_ns < WINDOW_NS_MIN)
+        return "a window is 10 ms or more";
     if (!r->format)
         return "is no file of kvroute gate (format " FORMAT ")";
     if (!r->enabled)
@@ -187,7 +188,6 @@ static void fill_defaults(struct kvr_envelope_options *options)
         options->window_ns = KVR_ENVELOPE_WINDOW_DEFAULT_NS;
     if (options->requests_min == 0)
         options->requests_min = KVR_ENVELOPE_REQUESTS_MIN_DEFAULT;
-    KVR_CHECK(options->window_ns >= WINDOW_NS_MIN);
 }
 
 struct kvr_envelope *kvr_envelope_create(struct kvr_slice text,

@@ -47,6 +47,10 @@ static void test_the_file_of_a_gate(void **state)
     assert_true(envelope->options.window_ns == KVR_ENVELOPE_WINDOW_DEFAULT_NS);
     assert_int_equal(envelope->options.requests_min, KVR_ENVELOPE_REQUESTS_MIN_DEFAULT);
     kvr_envelope_destroy(envelope);
+    const struct kvr_envelope_options short_window = {.window_ns = 1000};
+    struct kvr_error error = {0};
+    assert_null(kvr_envelope_create(kvr_slice_of(HEAD KEYS), &short_window, &error));
+    assert_string_equal(error.text, "a window is 10 ms or more");
 }
 
 static void test_a_file_that_vouches_for_nothing(void **state)
