@@ -6,6 +6,10 @@
 -- prefill rate measured in the fleet. The SLO is the request's own, else `slo_s`. When both rings
 -- name one replica, the second candidate is the next on its ring.
 --
+-- The key is the routing key. With key=opening it is the leading 32 blocks of the prompt, or 64,
+-- 96, ... 512: the first that at most `hot` / n of recent requests begin with, n replicas being
+-- available. The routing key does where none is, as in a short prompt.
+--
 -- Left out, as it needs requests that wait in the router, one queue a replica: to move those that
 -- wait from an overloaded candidate to the other, and to hold back all but one prefill a replica.
 
@@ -17,39 +21,40 @@ local P = {
   params = {
     slo_s = 5,    -- to the first token, unless the request states one
     switch = 0.5, -- share of it that the preferred candidate may take
+    key = "routing_key", -- or "opening"
+    hot = 2,      -- over n replicas: the share of requests that an opening may have
     fallback_tokens_per_s = 6250, -- before the first measurement
   },
 }
 
-local slo_s, switch, fallback_tokens_per_s
+local slo_s, switch, by_opening, hot, fallback_tokens_per_s
 
 function P.init(params)
-  slo_s, switch, fallback_tokens_per_s = params.slo_s, params.switch, params.fallback_tokens_per_s
-  assert(slo_s > 0 and switch > 0, "slo_s and switch must be above 0")
+  slo_s, switch, hot = params.slo_s, params.switch, params.hot
+  fallback_tokens_per_s, by_opening = params.fallback_tokens_per_s, params.key == "opening"
+  assert(slo_s > 0 and switch > 0 and hot > 0, "slo_s, switch and hot must be above 0")
   assert(fallback_tokens_per_s > 0, "fallback_tokens_per_s must be above 0")
+  assert(by_opening or params.key == "routing_key", "key must be routing_key or opening")
+  if by_opening then P.needs = { "match", "openings" } end
 end
 
--- The first available row on a ring but `taken`. Two places do, unless one is away; 0: all.
-local function candidate(view, key, ring, taken)
-  for limit = 2, 0, -2 do
-    local order = kvr.ring_order(key, ring, limit)
-    for place = 0, order.count - 1 do
-      if order[place] ~= taken and view[order[place]].available then return order[place] end
-    end
-  end
+local function opening(request, view)
+  local blocks = kvr.rare_opening(hot / view.available, 32)
+  return blocks and (request:block(blocks - 1))
 end
 
--- What is waiting there and what this prompt would add.
-local function tokens(request, row)
-  return row.uncached_tokens + math.max(request.prompt_tokens - row.match_tokens, 0)
+-- The first available row on a ring but `taken`. Two places do, unless one is away.
+local function candidate(key, ring, taken)
+  local i = kvr.first_available(kvr.ring_order(key, ring, 2), taken)
+  return i or (kvr.first_available(kvr.ring_order(key, ring), taken))
 end
 
 function P.pick(request, view)
-  local key = request.routing_key
+  local key = by_opening and opening(request, view) or request.routing_key
   if key == 0 then return kvr.least("in_flight"), "unkeyed" end
-  local a = candidate(view, key, 1)
+  local a = candidate(key, 1)
   if not a then return nil end
-  local b = candidate(view, key, 2, a)
+  local b = candidate(key, 2, a)
   if not b then return a, "only" end
 
   if request.serial % 2 == 1 then a, b = b, a end -- ties in turn
@@ -60,9 +65,8 @@ function P.pick(request, view)
   if rate ~= rate then rate = fallback_tokens_per_s end
   local slo = request.slo_ttft_ms / 1000
   if slo ~= slo then slo = slo_s end
-  local here = tokens(request, view[a])
-  if here <= switch * slo * rate then return a, "affinity", true end
-  if here <= tokens(request, view[b]) then return a, "busy", true end
+  if view[a].prefill_tokens <= switch * slo * rate then return a, "affinity", true end
+  if view[a].prefill_tokens <= view[b].prefill_tokens then return a, "busy", true end
   return b, "switched"
 end
 

@@ -180,8 +180,9 @@ function kvr.nth_available(n) end
 
 ---The first available row of an order, and its place in it.
 ---@param order kvr.Order
+---@param except? integer index of a row that will not do
 ---@return integer? index, integer? place
-function kvr.first_available(order) end
+function kvr.first_available(order, except) end
 
 ---Rows clockwise on the ring of virtual nodes, from the position of `key`. The ring follows
 ---weights, not ramps. Another salt makes another, independent ring.
@@ -205,9 +206,16 @@ function kvr.share(key) end
 
 ---Share of recent requests that begin with the same leading blocks as this one, 0..1. NaN: it has
 ---fewer, or nobody counts (needs openings).
----@param blocks integer 1, 2, 4, ... or 512
+---@param blocks integer 1, 2, 4, 8, 16, 32, 64, 96, ... or 512
 ---@return number
 function kvr.opening_share(blocks) end
+
+---The fewest leading blocks, of those that are counted, that at most this share of recent requests
+---begin with. nil: too many share all that the prompt has, or nobody counts (needs openings).
+---@param share number 0..1
+---@param least? integer blocks; 1 when left out
+---@return integer? blocks
+function kvr.rare_opening(share, least) end
 
 ---One line in the router's log. It allocates: not for every pick.
 ---@param ... any

@@ -171,10 +171,11 @@ int32_t kvr_picture_nth_available(const struct kvr_picture *picture, uint32_t n)
     return -1; /* not reached: `available` counts these rows */
 }
 
-int32_t kvr_picture_first_available(const struct kvr_picture *picture)
+int32_t kvr_picture_first_available(const struct kvr_picture *picture, uint32_t except)
 {
     for (uint32_t place = 0; place < picture->order.count; place++)
-        if (picture->rows[picture->order_rows[place]].available)
+        if (picture->rows[picture->order_rows[place]].available &&
+            picture->order_rows[place] != except)
             return (int32_t)place;
     return -1;
 }
@@ -187,18 +188,25 @@ double kvr_picture_share(const struct kvr_picture *picture, uint32_t key)
 /* Every request is counted under this too, so that shares are of requests. */
 #define ANY_OPENING 0
 
+static inline uint32_t next_depth(uint32_t blocks)
+{
+    return blocks < KVR_OPENING_STRIDE ? 2 * blocks : blocks + KVR_OPENING_STRIDE;
+}
+
 void kvr_picture_count_opening(struct kvr_window *openings, uint64_t now_ns, const uint64_t *chain,
                                uint32_t len)
 {
     kvr_window_add(openings, now_ns, ANY_OPENING, 0, 1);
-    for (uint32_t blocks = 1; blocks <= len && blocks <= KVR_OPENING_MAX; blocks *= 2)
+    for (uint32_t blocks = 1; blocks <= len && blocks <= KVR_OPENING_MAX;
+         blocks = next_depth(blocks))
         kvr_window_add(openings, now_ns, chain[blocks - 1], 0, 1);
 }
 
 double kvr_picture_opening_share(const struct kvr_picture *picture, uint32_t blocks)
 {
     const struct kvr_request_view *request = &picture->request;
-    bool counted = blocks > 0 && blocks <= KVR_OPENING_MAX && (blocks & (blocks - 1)) == 0;
+    bool counted = blocks > 0 && blocks <= KVR_OPENING_MAX &&
+                   (KVR_OPENING_STRIDE % blocks == 0 || blocks % KVR_OPENING_STRIDE == 0);
     if (!picture->openings || !counted || blocks > request->chain_len)
         return (double)NAN;
     const struct kvr_block_key *last = &request->chain[blocks - 1];
@@ -206,4 +214,12 @@ double kvr_picture_opening_share(const struct kvr_picture *picture, uint32_t blo
     uint64_t same = kvr_window_count(picture->openings, picture->now_ns,
                                      (uint64_t)last->high << 32 | last->key);
     return all ? (double)same / (double)all : 0.0;
+}
+
+uint32_t kvr_picture_rare_opening(const struct kvr_picture *picture, double share, uint32_t least)
+{
+    for (uint32_t blocks = 1; blocks <= KVR_OPENING_MAX; blocks = next_depth(blocks))
+        if (blocks >= least && kvr_picture_opening_share(picture, blocks) <= share)
+            return blocks;
+    return 0;
 }

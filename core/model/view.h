@@ -54,18 +54,21 @@ int32_t kvr_picture_least(const struct kvr_picture *picture, uint32_t offset, ui
                           uint32_t except, uint32_t assigned, double recent_ms);
 /* Index of the (n mod available)-th available row; -1: none. */
 int32_t kvr_picture_nth_available(const struct kvr_picture *picture, uint32_t n);
-/* Place in `order` of its first available row; -1: none. */
-int32_t kvr_picture_first_available(const struct kvr_picture *picture);
+/* Place in `order` of its first available row but `except`; -1: none. */
+int32_t kvr_picture_first_available(const struct kvr_picture *picture, uint32_t except);
 /* Share of recent requests with this routing key, from the key windows; NaN: nobody counts it. */
 double kvr_picture_share(const struct kvr_picture *picture, uint32_t key);
 
-/* How often prompts have begun with the same blocks: of each, the keys of its leading 1, 2, 4, ...,
- * KVR_OPENING_MAX blocks are counted, as far as it has them. */
-#define KVR_OPENING_MAX 512u
+/* How often prompts have begun with the same blocks: of each, the keys of its leading 1, 2, 4, 8,
+ * 16, 32, 64, 96, ..., KVR_OPENING_MAX blocks are counted, as far as it has them. */
+#define KVR_OPENING_STRIDE 32u
+#define KVR_OPENING_MAX    512u
 KVR_EXPORT void kvr_picture_count_opening(struct kvr_window *openings, uint64_t now_ns,
                                           const uint64_t *chain, uint32_t len);
 /* Share of recent requests that begin with the leading `blocks` blocks of this one, 0..1. NaN: this
  * depth is none that is counted, the prompt is shorter, or nobody counts. */
 double kvr_picture_opening_share(const struct kvr_picture *picture, uint32_t blocks);
+/* The least of these depths, `least` or more, whose share is at most `share`; 0: none. */
+uint32_t kvr_picture_rare_opening(const struct kvr_picture *picture, double share, uint32_t least);
 
 #endif

@@ -115,10 +115,10 @@ return function(chunk, main, overrides, file)
   setfenv(chunk, env)
   local script = chunk()
   check_shape(script, main, file)
-  local needs = needs_mask(script.needs or {})
   local params = script.params or {}
   local text = set_params(params, overrides)
   if script.init then script.init(params) end
+  local needs = needs_mask(script.needs or {}) -- which may depend on params
 
   local decide = script[main]
   local function pick() return decide(request, view) end

@@ -32,9 +32,9 @@ static int32_t nth_available(const struct kvr_picture *picture, uint32_t n)
     LEAF(int32_t, kvr_picture_nth_available(picture, n));
 }
 
-static int32_t first_available(const struct kvr_picture *picture)
+static int32_t first_available(const struct kvr_picture *picture, uint32_t except)
 {
-    LEAF(int32_t, kvr_picture_first_available(picture));
+    LEAF(int32_t, kvr_picture_first_available(picture, except));
 }
 
 static double share(const struct kvr_picture *picture, uint32_t key)
@@ -45,6 +45,11 @@ static double share(const struct kvr_picture *picture, uint32_t key)
 static double opening_share(const struct kvr_picture *picture, uint32_t blocks)
 {
     LEAF(double, kvr_picture_opening_share(picture, blocks));
+}
+
+static uint32_t rare_opening(const struct kvr_picture *picture, double share, uint32_t least_blocks)
+{
+    LEAF(uint32_t, kvr_picture_rare_opening(picture, share, least_blocks));
 }
 
 static double exponential(double x)
@@ -115,6 +120,7 @@ void kvr_helpers_push(lua_State *L, struct kvr_vm *vm)
     SET_FUNCTION(L, "first_available", first_available);
     SET_FUNCTION(L, "share", share);
     SET_FUNCTION(L, "opening_share", opening_share);
+    SET_FUNCTION(L, "rare_opening", rare_opening);
     SET_FUNCTION(L, "random_unit", random_unit);
     SET_FUNCTION(L, "random_below", random_below);
     SET_FUNCTION(L, "log_line", log_line);

@@ -98,9 +98,10 @@ local c_hrw_order = cast(c_order, at.hrw_order)
 local c_least =
   cast("int32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint32_t, double)", at.least)
 local c_nth_available = cast("int32_t (*)(void *, uint32_t)", at.nth_available)
-local c_first_available = cast("int32_t (*)(void *)", at.first_available)
+local c_first_available = cast("int32_t (*)(void *, uint32_t)", at.first_available)
 local c_share = cast("double (*)(void *, uint32_t)", at.share)
 local c_opening_share = cast("double (*)(void *, uint32_t)", at.opening_share)
+local c_rare_opening = cast("uint32_t (*)(void *, double, uint32_t)", at.rare_opening)
 local picture, vm = at.picture, at.vm
 picture, vm = cast("void *", picture), cast("void *", vm)
 
@@ -158,13 +159,23 @@ function kvr.share(key)
 end
 
 -- Share of recent requests that begin with the same `blocks` blocks as this one, NaN when it has
--- fewer or nobody counts. Counted are 1, 2, 4, ..., 512 blocks.
+-- fewer or nobody counts. Counted are 1, 2, 4, 8, 16, 32, 64, 96, ..., 512 blocks.
 function kvr.opening_share(blocks)
   whole("kvr.opening_share", "blocks", blocks, 0)
-  if not (blocks >= 1 and blocks <= 512 and 512 % blocks == 0) then
-    error("kvr.opening_share: blocks must be a power of two up to 512, got " .. blocks, 2)
+  if not (blocks >= 1 and blocks <= 512 and (32 % blocks == 0 or blocks % 32 == 0)) then
+    error("kvr.opening_share: blocks must be 1, 2, 4, 8, 16 or a multiple of 32 up to 512, got "
+      .. blocks, 2)
   end
   return c_opening_share(picture, blocks)
+end
+
+-- The fewest leading blocks, of those counted and from `least` on, that at most that share of
+-- recent requests begin with; nil: none, or nobody counts.
+function kvr.rare_opening(share, least)
+  number("kvr.rare_opening", share)
+  whole("kvr.rare_opening", "least", least or 1, 0)
+  local blocks = c_rare_opening(picture, share, least or 1)
+  if blocks > 0 then return blocks end
 end
 
 -- The scans of rows are C: a policy without a loop of its own compiles to one trace, and what comes
@@ -234,12 +245,14 @@ function kvr.nth_available(n)
   if i >= 0 then return i end
 end
 
--- Index of the first available row of the order just made, and its place in it; nil: none.
-function kvr.first_available(rows)
+-- Index of the first available row but `except` of the order just made, and its place in it; nil:
+-- none.
+function kvr.first_available(rows, except)
   if type(rows) ~= "cdata" then
     error("kvr.first_available: an order is expected, got " .. plain_tostring(rows), 2)
   end
-  local place = c_first_available(picture)
+  whole("kvr.first_available", "index", except or none, 0)
+  local place = c_first_available(picture, except or none)
   if place >= 0 then return rows[place], place end
 end
 

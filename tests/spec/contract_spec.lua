@@ -21,6 +21,7 @@ local variants = {
   dynamo_cost = { { temperature = 0.5, request_tokens = 100 } },
   cache_aware = { { mode = "window", abs = 2 } },
   preble_e2 = { { steal = 0 } },
+  dualmap = { { key = "opening" } },
   load_min = { { factor = 1 } },
   load_mean = { { factor = 1 } },
   tokens = { { seconds = 0 } },

@@ -1,4 +1,6 @@
+local ffi = require("ffi")
 local fleet = require("spec.support.fleet")
+local lab = require("spec.support.lab")
 
 local ROWS = 5
 
@@ -113,9 +115,75 @@ describe("dualmap", function()
       { slo_s = 1, switch = 1, fallback_tokens_per_s = 2000 }))
     assert.equal("affinity", says(g, 9, { match_blocks = 1, uncached_tokens = 1000 }, {})[2])
     assert.equal("switched", says(g, 9, { match_blocks = 1, uncached_tokens = 1001 }, {})[2])
-    for _, name in ipairs { "slo_s", "switch", "fallback_tokens_per_s" } do
+    for _, name in ipairs { "slo_s", "switch", "hot", "fallback_tokens_per_s" } do
       assert.is_nil((fleet.policy("dualmap", { [name] = 0 })))
     end
+    assert.is_nil((fleet.policy("dualmap", { key = "prefix" })))
+  end)
+
+  describe("by opening", function()
+    local g = assert(fleet.policy("dualmap", { key = "opening" }))
+    local openings
+
+    before_each(function()
+      openings = ffi.gc(ffi.new("struct kvr_window"), lab.C.kvr_window_deinit)
+      lab.C.kvr_window_init(openings, ffi.new("struct kvr_window_options", { replicas_max = 1 }))
+      g.picture.openings = openings
+    end)
+
+    -- Keys of `len` blocks: those from block `from` on are of another prompt.
+    local function chain(len, from)
+      local keys = {}
+      for i = 1, len do keys[i] = from and i > from and i + 1000 * (from + 1) or i end
+      return keys
+    end
+
+    local function came(keys, times)
+      local array = ffi.new("uint64_t[?]", #keys, keys)
+      for _ = 1, times do lab.C.kvr_picture_count_opening(openings, 0, array, #keys) end
+    end
+
+    -- The key whose two candidates share an idle fleet of 64: no other has the same two in order.
+    local function same_as(keys, key, routing_key)
+      local rows = {}
+      for i = 1, 64 do rows[i] = {} end
+      g:see({}, rows)
+      local a, b = g:ring_order(key, 1)[1], nil
+      for _, i in ipairs(g:ring_order(key, 2)) do
+        if i ~= a and not b then b = i end
+      end
+      g:see({ chain = keys, routing_key = routing_key }, rows)
+      assert.same({ [a] = 10, [b] = 10 }, g:spread(20))
+    end
+
+    it("takes 32 blocks, while few enough begin with them", function()
+      same_as(chain(200), 32, 7)
+      came(chain(200), 1)
+      came(chain(200, 0), 31) -- 1 of 32 is 2 of 64 replicas
+      same_as(chain(200), 32, 7)
+      same_as(chain(32), 32, 7)
+    end)
+
+    it("takes 32 more as long as too many begin alike", function()
+      came(chain(200), 1)
+      came(chain(200, 0), 30)
+      same_as(chain(200, 100), 101128, 7) -- 96 are shared, 128 are not
+      same_as(chain(200, 64), 65096, 7)
+      came(chain(600, 480), 5)
+      same_as(chain(600, 480), 7, 7) -- no deeper ones are counted
+    end)
+
+    it("takes the routing key when too many begin alike to the end", function()
+      same_as(chain(31), 7, 7)
+      came(chain(127), 9)
+      same_as(chain(127), 7, 7)
+      g:see({ chain = chain(127) }, { { in_flight = 1 }, {}, { in_flight = 1 } })
+      assert.same({ 1, "unkeyed", false }, { g:pick() })
+    end)
+
+    it("asks for openings, too, which the routing key does not need", function()
+      assert.same({ 17, 1 }, { g:needs(), f:needs() })
+    end)
   end)
 
   it("asks for matches, and for no spill rule", function()

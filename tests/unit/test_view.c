@@ -170,11 +170,15 @@ static void the_nth_and_the_first_skip_what_is_away(void **state)
             assert_int_equal(kvr_picture_nth_available(&picture, n),
                              available ? (int32_t)here[n % available] : -1);
         uint32_t listed = kvr_picture_hrw_order(&picture, (uint32_t)round, 0, 0);
-        int32_t expected = -1;
+        int32_t first = -1, second = -1;
         for (uint32_t place = listed; place-- > 0;)
             if (picture.rows[picture.order_rows[place]].available)
-                expected = (int32_t)place;
-        assert_int_equal(kvr_picture_first_available(&picture), expected);
+                second = first, first = (int32_t)place;
+        assert_int_equal(kvr_picture_first_available(&picture, UINT32_MAX), first);
+        assert_int_equal(kvr_picture_first_available(&picture, ROWS), first);
+        if (first >= 0)
+            assert_int_equal(kvr_picture_first_available(&picture, picture.order_rows[first]),
+                             second);
     }
     kvr_picture_deinit(&picture);
 }
@@ -246,9 +250,24 @@ static void shares_of_openings_are_of_requests(void **state)
     assert_true(kvr_picture_opening_share(&picture, 4) == 0.5);
     assert_true(kvr_picture_opening_share(&picture, 8) == 0.25);
     assert_true(kvr_picture_opening_share(&picture, 512) == 0.25);
-    static const uint32_t not_counted[] = {0, 3, 5, 511, 1024};
+    static const uint32_t counted[] = {16, 32, 64, 96, 288, 480};
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++)
+        assert_true(kvr_picture_opening_share(&picture, counted[i]) == 0.25);
+    static const uint32_t not_counted[] = {0, 3, 5, 31, 48, 511, 544, 1024};
     for (size_t i = 0; i < sizeof not_counted / sizeof not_counted[0]; i++)
         assert_true(isnan(kvr_picture_opening_share(&picture, not_counted[i])));
+    for (int i = 0; i < 4; i++) /* of 8: 6 begin with 1 block, 2 with more than 96 */
+        kvr_picture_count_opening(&openings, 1000, chain, 100);
+    static const struct {
+        double share;
+        uint32_t least, blocks;
+    } rare[] = {{1, 0, 1},       {0.75, 1, 1},      {0.74, 1, 8}, {0.74, 9, 16}, {0.6, 1, 128},
+                {0.6, 129, 160}, {0.125, 512, 512}, {0.1, 1, 0},  {1, 513, 0}};
+    for (size_t i = 0; i < sizeof rare / sizeof rare[0]; i++)
+        assert_int_equal(kvr_picture_rare_opening(&picture, rare[i].share, rare[i].least),
+                         rare[i].blocks);
+    picture.request.chain_len = 127;
+    assert_int_equal(kvr_picture_rare_opening(&picture, 0.5, 1), 0);
     picture.request.chain_len = 3;
     assert_true(isnan(kvr_picture_opening_share(&picture, 4)));
     picture.now_ns += 2 * KVR_WINDOW_SPAN_DEFAULT_NS;
