@@ -93,11 +93,11 @@ static void print_last(struct kvr_slice last)
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i].result, result.text) == 0)
             became = words[i].words;
-    printf("the last planning, %s ago, %s", kvr_ctl_duration(kvr_pick_number(last, "age_s")).text,
-           became);
+    printf("the last planning, %s ago, %s; it took %.1f ms\n",
+           kvr_ctl_duration(kvr_pick_number(last, "age_s")).text, became,
+           kvr_pick_number(last, "made_ms"));
     if (kvr_pick_text(last, "why").text[0])
-        printf(": %s", kvr_pick_text(last, "why").text);
-    printf("; it took %.1f ms\n", kvr_pick_number(last, "made_ms"));
+        printf("  %s\n", kvr_pick_text(last, "why").text);
     if (strcmp(result.text, "failed") != 0)
         print_change(last);
 }

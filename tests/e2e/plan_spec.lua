@@ -137,7 +137,7 @@ describe("a plan of live traffic", function()
       first.last.change.removed, first.last.change.churn })
     -- The same keys at the same places: nothing is installed.
     asks(fleet, { a = 3, b = 2 })
-    has(shows(fleet, "now"), "changed nothing: it places all keys as the last one")
+    has(shows(fleet, "now"), "it places all keys as the last one")
     asks(fleet, { c = 2 })
     local third = fleet:admin("/admin/plan/now", {})
     assert.same({ "installed", 2, 1, 0 }, { third.last.result, third.last.change.kept,
@@ -203,6 +203,21 @@ describe("a plan of live traffic", function()
     local state = fleet:admin("/admin/plan/now", {})
     assert.equal(2, #state.plan.destinations)
     assert.equal("planned", select(2, ask(fleet, "a")))
+  end)
+
+  it("is not installed where its warm-up costs more than it saves, and says so", function()
+    local fleet = start({ slots = 10, life_s = 0.001 })
+    ask(fleet, "a", 3)
+    fleet:admin("/admin/plan/now", {})
+    ask(fleet, "b", 9)
+    -- The hotter key is placed first, where the other one was: that has to move.
+    local state = fleet:admin("/admin/plan/now", {})
+    assert.equal("not_worth", state.last.result)
+    assert.equal(1, state.last.change.keys_moved)
+    assert.truthy(state.last.why:find("^warming its copies up costs %d+ tokens"))
+    has(shows(fleet), "was not worth it; it took ")
+    assert.equal(1, state.plan.admitted)
+    assert.is_true(state.last.change.warmup_tokens > state.last.change.staleness_tokens)
   end)
 
   it("can be withheld, and comes again", function()
@@ -272,6 +287,27 @@ describe("a plan of a file", function()
     assert.same({ 1, 1 }, { state.last.change.keys_both, state.last.change.keys_new })
     assert.same({ names[3], "planned" }, { ask(fleet, "hot") })
     assert.equal("unplanned", select(2, ask(fleet, "warm")))
+  end)
+
+  it("comes from the rows of a router just as well", function()
+    local fleet = start({})
+    asks(fleet, { a = 6, b = 2 })
+    fleet:rows(8)
+    local plan = fleet.folder .. "/plan.csv"
+    local argv = { "plan", "--rows", fleet.folder .. "/rows.jsonl", "--slots", "1", "--out", plan }
+    for _, replica in ipairs(fleet.replicas) do
+      argv[#argv + 1] = "--to=" .. replica.name
+    end
+    local code, _, err = kvroute(fleet, unpack(argv))
+    assert.same({ DONE, "" }, { code, err })
+    shows(fleet, "load", plan)
+    local text = Fleet.read(plan)
+    for i, shard in ipairs({ "a", "b" }) do
+      local place, reason = ask(fleet, shard)
+      assert.equal("planned", reason)
+      has(text, fleet:row(8 + i).routing_key .. ",")
+      assert.equal(place, text:match(fleet:row(8 + i).routing_key .. ",[%d.e+-]+,(%S+)"))
+    end
   end)
 
   it("is there before the first request, and one that is bad lets nothing start", function()
@@ -373,7 +409,7 @@ describe("installing plans", function()
     local result, state, loads = load_for(seconds, true)
     assert.same({ seconds * 5000, seconds * 5000, 0 }, { result.sent, result.answered,
       result.failed })
-    assert.is_true(loads >= 3, loads .. " plans from files")
+    assert.is_true(loads >= 1, "no plan from a file")
     assert.is_true(state.plannings.installed > loads, "none of traffic")
     assert.is_true(state.decisions.planned > 0, "no decision by a plan")
     -- The loop's own CPU time, which is what requests wait for whatever else the machine does.
