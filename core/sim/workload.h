@@ -140,8 +140,7 @@ struct kvr_workload_options {
     uint32_t weights_len;   /* 0: by the law above; else the number of keys */
     double drift_sigma;     /* 0: they stay; else each is multiplied by exp(sigma x normal) ... */
     double drift_requests;  /* ... every so many requests: a random walk of all keys' rates */
-    double length_sigma;    /* 0; a key's context and variants are exp(sigma x normal) times as long,
-                               of the key: some have large prefixes and some small ones */
+    double length_sigma;    /* 0: alike; a key's own texts are exp(sigma x normal) times as long */
     uint32_t output_tokens; /* 48: mean, or each */
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */
