@@ -29,9 +29,9 @@ local REQUESTS_MIN = 100 -- judged: a p99 of fewer says nothing
 local NEEDS_PLAN = 2   -- enum kvr_script_needs
 
 ---@class kvr.GateOptions
----@field rows string[] of a router, with rows.blocks; or *.trace.jsonl in the row form
----@field format string? "router"
----@field candidate string|kvr.ScriptChoice
+---@field rows string[] of a router, with rows.blocks; or of any other format
+---@field format string? of import.lua; "router"
+---@field candidate string|kvr.ScriptChoice|nil nil: only the knee is wanted
 ---@field against string|kvr.ScriptChoice
 ---@field profile string
 ---@field replicas integer?
@@ -56,7 +56,7 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field warmup integer of these
 ---@field rate number requests a second, as recorded
 ---@field span_s number
----@field bytes_per_token number
+---@field bytes_per_token number? of the rows; nil: the profile's
 ---@field keys {key: string, rate: number}[] of the warm-up, by falling rate
 ---@field known number share of the judged requests whose key is one of them
 
@@ -70,6 +70,9 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field candidate kvr.Policy
 ---@field against kvr.Policy
 ---@field fleet table
+---@field router table
+---@field seeds integer
+---@field active_share number? least share of known keys; the command's
 
 -- ---- the traffic ----
 
@@ -232,13 +235,18 @@ function Gate:load(name, rate)
 end
 
 function Gate:knee()
-  return M.find_knee(self.traffic.rate, function(rate)
+  local knee, above = M.find_knee(self.traffic.rate, function(rate)
     local found = self:replay({ self.baseline }, rate).against
     local passing = verdict.passing(found, self.limits)
     self.options.say(("baseline at %g requests a second: %d of %d repetitions within the limits")
       :format(rate, passing, #found))
     return passing * 2 > #found
   end)
+  if not knee then
+    error(("the baseline is within the limits at no load down to %.3g requests a second"):format(
+      above), 0)
+  end
+  return knee, above
 end
 
 local function check_plan(options, choice)
@@ -271,12 +279,7 @@ end
 ---@param options kvr.GateOptions without a candidate
 ---@return number knee, number? above the lowest load that fails
 function M.knee(options)
-  local self = new(options)
-  local knee, above = self:knee()
-  if not knee then
-    error(("not within the limits at any load down to %.3g requests a second"):format(above), 0)
-  end
-  return knee, above
+  return new(options):knee()
 end
 
 ---@param options kvr.GateOptions
@@ -284,10 +287,6 @@ end
 function M.run(options)
   local self = new(options)
   local knee, above = self:knee()
-  if not knee then
-    error(("the baseline is within the limits at no load down to %.3g requests a second"):format(
-      above), 0)
-  end
   local loads = { self:load("below", rounded(knee * BELOW)), self:load("near", knee) }
   if above then loads[3] = self:load("above", above) end
   local answer, reason = verdict.judge(loads, self.limits)
