@@ -55,6 +55,8 @@ function Request:block(i) end
 ---@field match_blocks integer believed: leading blocks of this prompt held here (needs match)
 ---@field match_tokens number the same in estimated tokens (needs match)
 ---@field resident_blocks integer by KV events (needs residency)
+---@field active_blocks integer of the prompts in flight here, each block once (needs active)
+---@field active_match_blocks integer leading blocks of this prompt among those (needs active)
 ---@field resident_tokens number by KV events; NaN when not followed (needs residency)
 ---@field ttft_ms number average of recent first-token times
 ---@field error_rate number average of recent failures, 0..1
@@ -108,7 +110,7 @@ function Request:block(i) end
 ---@field match_blocks integer believed at the decision
 
 ---@alias kvr.Param string|number|boolean
----@alias kvr.Need "match"|"plan"|"residency"|"keys"|"openings"|"work"
+---@alias kvr.Need "match"|"plan"|"residency"|"keys"|"openings"|"work"|"active"
 ---@alias kvr.Field "load"|"in_flight"|"uncached_tokens"|string a number of kvr.Row
 
 ---The table that a policy file returns.

@@ -57,8 +57,8 @@ struct kvr_replica_view {
     KVR_RO double in_flight;          /* requests dispatched here and not finished, exact */
     KVR_RO double capacity;           /* most requests in flight; infinity when unlimited */
     KVR_RO double uncached_tokens;    /* estimated tokens dispatched and not yet prefilled */
-    KVR_RO double prefill_tokens;     /* those and what this prompt would add: all until its first */
-    KVR_RO double active_tokens;      /* estimated prompt tokens of requests in flight, cached or not */
+    KVR_RO double prefill_tokens;     /* those and what this prompt would add to them */
+    KVR_RO double active_tokens;      /* estimated, of all prompts in flight, cached or not */
     KVR_RO double remote_in_flight;   /* the same count of other routers; NaN when alone */
     KVR_RO double remote_age_ms;      /* age of that count */
     KVR_RO double age_ms;             /* since it last became available */
@@ -80,6 +80,8 @@ struct kvr_replica_view {
     KVR_RO uint32_t name;             /* hash of its authority and rank, stable for ever */
     KVR_RO uint32_t match_blocks;     /* believed: leading blocks of this prompt held here */
     KVR_RO uint32_t resident_blocks;  /* by KV events */
+    KVR_RO uint32_t active_blocks;    /* of the prompts in flight here, each block once */
+    KVR_RO uint32_t active_match_blocks; /* leading blocks of this prompt among those */
     KVR_RO uint32_t assigned;         /* 1: the plan places this request's routing key here */
     KVR_RO uint32_t operational;      /* 0 down, 1 suspect, 2 ramping, 3 up */
     KVR_RO uint32_t administrative;   /* 0 off, 1 draining, 2 ready */

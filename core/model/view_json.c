@@ -71,6 +71,8 @@ static const struct field row_fields[] = {
     {ROW(name), COUNT},
     {ROW(match_blocks), COUNT},
     {ROW(resident_blocks), COUNT},
+    {ROW(active_blocks), COUNT},
+    {ROW(active_match_blocks), COUNT},
     {ROW(assigned), COUNT},
     {ROW(operational), COUNT},
     {ROW(administrative), COUNT},

@@ -81,7 +81,8 @@ static void write_needs(struct kvr_json_writer *json, uint32_t needs)
         const char *name;
     } names[] = {{KVR_NEEDS_MATCH, "match"},         {KVR_NEEDS_PLAN, "plan"},
                  {KVR_NEEDS_RESIDENCY, "residency"}, {KVR_NEEDS_KEYS, "keys"},
-                 {KVR_NEEDS_OPENINGS, "openings"},   {KVR_NEEDS_WORK, "work"}};
+                 {KVR_NEEDS_OPENINGS, "openings"},   {KVR_NEEDS_WORK, "work"},
+                 {KVR_NEEDS_ACTIVE, "active"}};
     kvr_json_array_begin(json, "needs");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (needs & names[i].bit)

@@ -204,7 +204,8 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
         router->metrics.planned[row->assigned                  ? KVR_PLANNED_THERE
                                 : router->picture.view.planned ? KVR_PLANNED_AWAY
                                                                : KVR_UNPLANNED]++;
-    if (record->routed && (router->needs & (KVR_NEEDS_MATCH | KVR_NEEDS_OPENINGS)) &&
+    if (record->routed &&
+        (router->needs & (KVR_NEEDS_MATCH | KVR_NEEDS_OPENINGS | KVR_NEEDS_ACTIVE)) &&
         record->chain_len) {
         router->pending.chain = chain;
         router->pending.len = record->chain_len;

@@ -139,6 +139,7 @@ static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
     double left = router->picture.request.prompt_tokens - row->match_tokens;
     row->prefill_tokens = row->uncached_tokens + (left > 0.0 ? left : 0.0);
     row->resident_blocks = 0;
+    row->active_blocks = row->active_match_blocks = 0;
     row->resident_tokens = (double)NAN;
     row->ttft_ms = load->ttft_ms.value;
     row->error_rate = load->error_rate.value;
@@ -150,6 +151,17 @@ static void fill_row(struct kvr_router *router, uint64_t now_ns, uint32_t slot,
     row->assigned = 0;
     row->operational = replica->operational;
     row->administrative = replica->administrative;
+}
+
+static void fill_active(struct kvr_router *router, const struct kvr_request_record *record,
+                        const uint64_t *chain)
+{
+    for (uint32_t i = 0; i < record->model->members_count; i++) {
+        struct kvr_replica_view *row = &router->picture.rows[i];
+        row->active_blocks = kvr_active_blocks_distinct(&router->active, row->id);
+        row->active_match_blocks =
+            kvr_active_blocks_match(&router->active, row->id, chain, record->chain_len);
+    }
 }
 
 void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
@@ -181,6 +193,8 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
         picture->ids[i] = replica->id;
         picture->weights[i] = replica->weight;
     }
+    if (needs & KVR_NEEDS_ACTIVE)
+        fill_active(router, record, chain);
     if (needs & KVR_NEEDS_WORK)
         fill_work(router, now_ns, model->members_count);
     if ((needs & KVR_NEEDS_KEYS) && record->routing_key)

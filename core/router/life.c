@@ -96,6 +96,11 @@ static void leave_replica(struct kvr_router *router, uint64_t now_ns,
     kvr_ledger_close(&router->ledger, record->ticket);
     router->queue.epoch++;
     record->ticket = (struct kvr_ticket){0, 0};
+    if (record->active_chain)
+        kvr_active_blocks_remove(&router->active, record->replica, record->active_chain,
+                                 record->active_len);
+    kvr_free(record->active_chain);
+    record->active_chain = NULL;
     if (!same_replica(router, record))
         return;
     if (replica_fault || good)

@@ -95,7 +95,9 @@ struct kvr_request_record {
     uint32_t turn, choices;
     uint32_t match_blocks, declined_match_blocks;
     uint32_t chain_len;
-    uint64_t *chain;                     /* its own copy, once it has waited; else NULL */
+    uint64_t *chain;        /* its own copy, once it has waited; else NULL */
+    uint64_t *active_chain; /* its own copy, while its blocks are counted as active; else NULL */
+    uint32_t active_len;
     uint32_t queue_next, queue_previous; /* slots, while it waits */
     bool queued;
     uint64_t queue_epoch; /* of the queue, when it was last tried */

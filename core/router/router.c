@@ -54,6 +54,7 @@ void kvr_router_init(struct kvr_router *router, const struct kvr_router_options 
     if (o->key_tokens)
         kvr_window_init(&router->key_tokens, &o->keys);
     kvr_window_init(&router->openings, &(struct kvr_window_options){.replicas_max = 1});
+    kvr_active_blocks_init(&router->active, o->replicas_max, 0);
     kvr_window_init(&router->work, &(struct kvr_window_options){.span_ns = WORK_WINDOW_NS,
                                                                 .cells_max = 2,
                                                                 .replicas_max = o->replicas_max});
@@ -92,6 +93,7 @@ void kvr_router_deinit(struct kvr_router *router)
     kvr_envelope_destroy(router->envelope);
     kvr_free(router->pairs);
     kvr_window_deinit(&router->work);
+    kvr_active_blocks_deinit(&router->active);
     kvr_window_deinit(&router->openings);
     kvr_window_deinit(&router->keys);
     if (router->options.key_tokens)
@@ -218,6 +220,18 @@ void kvr_router_changed(struct kvr_router *router)
     router->queue.epoch++;
 }
 
+/* The driver's chain will be gone when the request ends. */
+static void count_active(struct kvr_router *router, struct kvr_request_record *record)
+{
+    const uint64_t *chain = router->pending.chain;
+    uint32_t len = router->pending.len;
+    if (!kvr_active_blocks_add(&router->active, router->pending.replica, chain, len))
+        return;
+    record->active_chain = kvr_alloc(len * sizeof *chain);
+    memcpy(record->active_chain, chain, len * sizeof *chain);
+    record->active_len = len;
+}
+
 void kvr_router_settle(struct kvr_router *router)
 {
     if (router->pending.request.generation == 0)
@@ -238,6 +252,8 @@ void kvr_router_settle(struct kvr_router *router)
     if (router->pending.chain && (router->pending.needs & KVR_NEEDS_OPENINGS))
         kvr_picture_count_opening(&router->openings, now_ns, router->pending.chain,
                                   router->pending.len);
+    if (router->pending.chain && (router->pending.needs & KVR_NEEDS_ACTIVE))
+        count_active(router, record);
     if (router->pending.chain && (router->pending.needs & KVR_NEEDS_MATCH)) {
         record->admission = kvr_prefix_index_admit(&router->index, now_ns, router->pending.chain,
                                                    router->pending.len, replica);

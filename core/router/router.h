@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "active_blocks.h"
 #include "api_request.h"
 #include "block_ids.h"
 #include "buffer.h"
@@ -99,14 +100,15 @@ struct kvr_router {
     struct kvr_health health;
     struct kvr_prefix_index index;
     struct kvr_model_table models;
-    struct kvr_window keys;        /* (routing key, replica) counts */
-    struct kvr_window openings;    /* of prompts, wherever they went */
-    struct kvr_window work;        /* uncached tokens by replica; its only key is 0 */
-    struct kvr_window key_tokens;  /* prompt tokens of these requests; empty unless asked for */
-    struct kvr_window_pair *pairs; /* scratch: one key's replicas */
-    struct kvr_plan *plan;         /* of 32-bit routing keys; NULL: none */
-    uint64_t *plan_replicas;       /* by destination of the plan: id of its replica */
-    struct kvr_handover *handover; /* of keys that this plan has moved; NULL: none is moving */
+    struct kvr_window keys;          /* (routing key, replica) counts */
+    struct kvr_window openings;      /* of prompts, wherever they went */
+    struct kvr_active_blocks active; /* of prompts in flight, while a script asks for it */
+    struct kvr_window work;          /* uncached tokens by replica; its only key is 0 */
+    struct kvr_window key_tokens;    /* prompt tokens of these requests; empty unless asked for */
+    struct kvr_window_pair *pairs;   /* scratch: one key's replicas */
+    struct kvr_plan *plan;           /* of 32-bit routing keys; NULL: none */
+    uint64_t *plan_replicas;         /* by destination of the plan: id of its replica */
+    struct kvr_handover *handover;   /* of keys that this plan has moved; NULL: none is moving */
     struct kvr_picture picture;
     struct kvr_slot *slots[KVR_ROLES];            /* by role; what is off is empty */
     struct kvr_script_record *records[KVR_ROLES]; /* of what is in force */

@@ -4,7 +4,8 @@ local env, request, view, observation = ...
 
 local type, tostring, error, pairs, string, table = type, tostring, error, pairs, string, table
 
-local needs_bits = { match = 1, plan = 2, residency = 4, keys = 8, openings = 16, work = 32 }
+local needs_bits =
+  { match = 1, plan = 2, residency = 4, keys = 8, openings = 16, work = 32, active = 64 }
 
 local function refuse(...)
   error(table.concat({ ... }), 0)
@@ -68,7 +69,7 @@ local function needs_mask(needs)
   for _, name in ipairs(needs) do
     if not needs_bits[name] then
       refuse("needs: unknown \"", tostring(name),
-        "\"; known: match, plan, residency, keys, openings, work")
+        "\"; known: match, plan, residency, keys, openings, work, active")
     end
     mask = bit.bor(mask, needs_bits[name])
   end

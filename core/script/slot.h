@@ -36,6 +36,7 @@ enum kvr_script_needs {
     KVR_NEEDS_KEYS = 8,      /* the key windows: kvr.share, key_age_ms */
     KVR_NEEDS_OPENINGS = 16, /* how prompts begin: kvr.opening_share */
     KVR_NEEDS_WORK = 32,     /* what was dispatched lately: recent_uncached_tokens */
+    KVR_NEEDS_ACTIVE = 64,   /* blocks of prompts in flight: active_blocks, active_match_blocks */
 };
 
 /* One generation, as rows, metrics and the admin page name it. */

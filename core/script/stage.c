@@ -51,6 +51,8 @@ static void set_match(struct kvr_picture *picture, uint32_t i, uint32_t blocks)
     picture->rows[i].prefill_tokens -= blocks * 16.0;
     picture->rows[i].key_age_ms = 900.0;
     picture->rows[i].assigned = 1;
+    picture->rows[i].active_blocks = 3 * blocks;
+    picture->rows[i].active_match_blocks = blocks / 2;
 }
 
 static void take_away(struct kvr_picture *picture, uint32_t i)
@@ -133,6 +135,7 @@ static void show_extremes(struct kvr_picture *picture, uint32_t rows)
         row->ttft_ms = row->error_rate = row->prefill_tokens_per_s = number;
         row->output_tokens = row->token_ms = row->recent_uncached_tokens = number;
         row->match_blocks = row->resident_blocks = i % 2 ? UINT32_MAX : 0;
+        row->active_blocks = row->active_match_blocks = row->match_blocks;
         row->match_tokens = row->resident_tokens = i % 2 ? 1e308 : number;
     }
     picture->request.prompt_tokens = picture->request.max_tokens = 1e308;

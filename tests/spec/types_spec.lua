@@ -70,7 +70,7 @@ describe("README.md", function()
   end)
 
   it("names every script with its params, their defaults and its reasons", function()
-    local is_no_reason = { openings = true, work = true } -- in `needs`; and what helpers compare
+    local is_no_reason = { openings = true, work = true, active = true } -- in `needs`; and fields
     for _, field in ipairs(fields_of_struct("kvr_replica_view")) do is_no_reason[field] = true end
     for name, make in pairs {
       round_robin = fleet.policy, least_outstanding = fleet.policy, p2c = fleet.policy,

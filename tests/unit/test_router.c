@@ -65,6 +65,7 @@ static void free_router(struct kvr_router *router)
         assert_int_equal(router->loads[i].prompt_tokens, 0);
         assert_int_equal(router->replicas.slots[i].holds, 0);
     }
+    assert_int_equal(router->active.used, 0);
     kvr_router_deinit(router);
     kvr_free(router);
 }
@@ -234,6 +235,48 @@ static void test_recent_work_is_counted_for_who_asks(void **state)
     a = submit(router, 201 * s, &first);
     assert_true(rows[home].recent_uncached_tokens == 0);
     kvr_router_finish(router, 201 * s, a.request, &success);
+    free_router(router);
+}
+
+static void test_active_blocks_are_those_of_prompts_in_flight(void **state)
+{
+    (void)state;
+    static const char to_first[] = "return { api = 1, name = 'to_first', needs = { 'active' },\n"
+                                   "  pick = function() return kvr.nth_available(0), 'x' end }\n";
+    struct kvr_router *router = make_router(2);
+    load(router, KVR_ROLE_POLICY, to_first);
+    uint64_t chain[2][30];
+    make_chain(chain[0], 30, 5);
+    make_chain(chain[1], 30, 6);
+    memcpy(chain[1], chain[0], 10 * sizeof chain[0][0]);
+    struct kvr_submission whole = submission(chain[0], 30), part = submission(chain[0], 20),
+                          other = submission(chain[1], 30);
+    const struct kvr_replica_view *rows = router->picture.rows; /* as the last decision saw them */
+    struct kvr_action a = submit(router, S, &part), b = submit(router, S, &other);
+    assert_int_equal(rows[0].active_blocks, 20);
+    assert_int_equal(rows[0].active_match_blocks, 10);
+    struct kvr_action c = submit(router, S, &whole);
+    assert_int_equal(rows[0].active_blocks, 40);
+    assert_int_equal(rows[0].active_match_blocks, 20);
+    assert_int_equal(rows[1].active_blocks, 0);
+    assert_int_equal(rows[1].active_match_blocks, 0);
+    memset(chain, 0, sizeof chain); /* its memory is the driver's */
+    make_chain(chain[1], 30, 6);
+    make_chain(chain[0], 30, 5);
+    kvr_router_finish(router, S, a.request, &success);
+    kvr_router_sent(router, S, c.request);
+    kvr_router_failed(router, S, c.request, true, &whole); /* moves to the other */
+    struct kvr_action moved;
+    assert_true(kvr_router_next_action(router, &moved));
+    assert_int_equal(moved.replica, 1);
+    a = submit(router, S, &part);
+    assert_int_equal(rows[0].active_blocks, 30);
+    assert_int_equal(rows[0].active_match_blocks, 10);
+    assert_int_equal(rows[1].active_blocks, 30);
+    assert_int_equal(rows[1].active_match_blocks, 20);
+    kvr_router_finish(router, S, a.request, &success);
+    kvr_router_finish(router, S, b.request, &success);
+    kvr_router_finish(router, S, c.request, &success);
     free_router(router);
 }
 
@@ -773,6 +816,7 @@ int main(void)
         cmocka_unit_test(test_rows_say_what_is_ahead_of_a_first_token),
         cmocka_unit_test(test_rows_say_how_long_answers_are_and_take),
         cmocka_unit_test(test_recent_work_is_counted_for_who_asks),
+        cmocka_unit_test(test_active_blocks_are_those_of_prompts_in_flight),
         cmocka_unit_test(test_openings_are_counted_for_who_asks),
         cmocka_unit_test(test_a_prompt_comes_back_to_its_replica),
         cmocka_unit_test(test_spill_declines_a_busy_preferred),

@@ -195,7 +195,7 @@ static void every_field_that_scripts_see_is_told(void **state)
             told++;
         }
     }
-    assert_int_equal(told, 16 + 33 + 12);
+    assert_int_equal(told, 16 + 35 + 12);
     assert_has(text, "\"ttft_ms\":null");
     assert_has(text, "\"capacity\":null");
     assert_has(text, "\"available\":true");

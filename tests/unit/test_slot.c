@@ -147,7 +147,7 @@ static void what_breaks_the_contract_is_refused_with_its_reason(void **state)
         {"return { api = 1, name = 'probe', pick = function() end, picks = 1 }",
          "unknown key picks;"},
         {"return { api = 1, name = 'probe', pick = function() end, needs = { 'matches' } }",
-         "needs: unknown \"matches\"; known: match, plan, residency, keys, openings, work"},
+         "needs: unknown \"matches\"; known: match, plan, residency, keys, openings, work, active"},
         {"return { api = 1, name = 'probe', pick = function() end, params = { a = {} } }",
          "params.a: must be a boolean, a number or a string, is a table"},
         {"return { api = 1, name = 'probe', pick = function() end, params = { 5 } }",

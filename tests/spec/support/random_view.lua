@@ -26,6 +26,7 @@ local function write_row(row)
   row.match_blocks = chance(0.5) and 0 or math.random(0, 5)
   row.match_tokens = 16 * row.match_blocks
   row.active_tokens = row.in_flight * 700
+  row.active_blocks, row.active_match_blocks = 40 * (row.in_flight % 1000), row.match_blocks
   row.engine_hit_rate = or_unread(math.random())
   row.prefill_tokens_per_s = or_unread(math.random(1, 50000))
   row.running = or_unread(math.random(0, 300))
