@@ -14,7 +14,11 @@
  * It begins when a loop has worked for KVR_PACE_ON percent of a window. While it lasts the work
  * says little, because it saves some: it ends when the events that came would have been less than
  * KVR_PACE_OFF percent at what each of them cost before. Both only while KVR_PACE_REQUESTS are
- * open, and events are most of what is served: what waits beside them would gain nothing. */
+ * open, and events are most of what is served: what waits beside them would gain nothing.
+ *
+ * Work is counted from the first socket that a turn serves, so that being woken is not in it: a
+ * loop that works 50 percent of the time by this measure, an event at a time, uses 70 of its core.
+ */
 #ifndef KVR_PACE_H
 #define KVR_PACE_H
 
@@ -22,8 +26,8 @@
 #include <stdint.h>
 
 #define KVR_PACE_WINDOW_NS 10000000u
-#define KVR_PACE_ON        40
-#define KVR_PACE_OFF       25
+#define KVR_PACE_ON        30
+#define KVR_PACE_OFF       20
 #define KVR_PACE_REQUESTS  16
 
 struct kvr_pace {

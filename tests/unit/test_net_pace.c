@@ -100,11 +100,11 @@ static void it_ends_with_the_load(void **state)
 static void it_does_not_waver(void **state)
 {
     (void)state;
-    struct world world = new_world(13 * US); /* 31 % */
+    struct world world = new_world(16 * US); /* 25 % */
     assert_int_equal(run(&world, SECOND), 0);
     world.gap_ns = 5 * US;
     run(&world, 10 * KVR_PACE_WINDOW_NS);
-    world.gap_ns = 13 * US;
+    world.gap_ns = 16 * US;
     assert_true(run(&world, SECOND) >= SECOND / PERIOD * 98 / 100);
 }
 
