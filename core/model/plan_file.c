@@ -42,7 +42,9 @@ static int refuse(struct reading *reading, const char *what, struct kvr_slice te
 /* Cuts what is before the next `mark` off the text; all of it where there is none. */
 static struct kvr_slice take(struct kvr_slice *text, char mark)
 {
-    const char *end = text->len ? memchr(text->data, mark, text->len) : NULL;
+    if (text->len == 0)
+        return (struct kvr_slice){0};
+    const char *end = memchr(text->data, mark, text->len);
     size_t len = end ? (size_t)(end - text->data) : text->len;
     struct kvr_slice taken = kvr_slice_make(text->data, len);
     size_t used = end ? len + 1 : len;
