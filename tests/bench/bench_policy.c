@@ -390,6 +390,7 @@ int main(void)
         "cacheroute",
         "preble_cap",
         "dualmap",
+        "preble_e2",
         "min_ttft",
         "lmetric",
         "smetric",
