@@ -54,6 +54,16 @@ describe("CacheRoute", function()
     assert.is_true(run("dualmap", 220).ttft_p99_all > 3500)
   end)
 
+  it("has DualMap find by its openings what routing keys tell, and others by their own", function()
+    local function hit(policy)
+      return 100 * study.run(policy, keys("h100x2-70b-fp8", 100)).hit_rate
+    end
+    local two_choices = hit({ policy = "p2c" })
+    study.within(hit({ policy = "dualmap", params = { key = "opening" } }), 84, 93, "DualMap")
+    assert.is_true(hit({ policy = "preble_e2" }) > two_choices + 15)
+    assert.is_true(hit({ policy = "min_ttft" }) > two_choices + 5)
+  end)
+
   it("carries all that the ladder has on 8B engines, with few keys and with many (B-3)", function()
     for _, count in ipairs({ 16, 128 }) do
       local function active(options)

@@ -13,15 +13,20 @@ local function read(path)
   return text
 end
 
-local function load(sim, role, name)
+local function load(sim, role, name, params)
   local failure = ffi.new("struct kvr_error")
   local text = read(ROLES[role] .. name .. ".lua")
-  if ffi.simulator().kvr_sim_load(sim, role, name, text, nil, 0, failure) ~= 0 then
+  local list, count = ffi.new("struct kvr_sim_param[8]"), 0 -- texts are of `params`, and stay
+  for key, value in pairs(params or {}) do
+    list[count].key, list[count].value = key, value
+    count = count + 1
+  end
+  if ffi.simulator().kvr_sim_load(sim, role, name, text, list, count, failure) ~= 0 then
     error(ffi.string(failure.text))
   end
 end
 
----@param scripts {policy: string, spill: string?}
+---@param scripts {policy: string, spill: string?, params: table<string, string>?}
 ---@param change fun(options: ffi.cdata*)?
 ---@return ffi.cdata* # struct kvr_sim_result
 function M.run(scripts, change)
@@ -33,7 +38,9 @@ function M.run(scripts, change)
   local sim = C.kvr_sim_create(options, failure)
   if sim == nil then error(ffi.string(failure.text)) end
   for role in pairs(ROLES) do
-    if scripts[role] then load(sim, role, scripts[role]) end
+    if scripts[role] then
+      load(sim, role, scripts[role], role == "policy" and scripts.params)
+    end
   end
   while C.kvr_sim_run(sim, -1ULL, 0) > 0 do end
   local result = ffi.new("struct kvr_sim_result")
