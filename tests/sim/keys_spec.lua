@@ -69,6 +69,29 @@ describe("thirty 70B engines under 128 keys", function()
     assert.is_true(run.cold == 0 and run.fallbacks == 0)
   end)
 
+  it("plan with all that goes beyond the paper, equally each time, and add up", function()
+    local function beyond(options)
+      options.replicas, options.verify = 6, 1
+      options.warmup_requests, options.requests = 0, 1200
+      local w = options.workload
+      w.keys, w.rate, w.variants, w.length_sigma = 24, 20, 2, 0.5
+      w.drift_sigma, w.drift_requests = 0.4, 100
+      options.plan_tokens, options.plan_residency_s, options.plan_phi = 60000, 30, 1
+      options.plan_at_start, options.plan_interval_ms, options.plan_keep = 1, 5000, 1
+      options.plan_theta, options.plan_move_budget, options.plan_loyalty = 0.1, 0.2, 1.2
+      options.plan_life_s, options.plan_handover, options.plan_handover_s = 5, 3, 4
+    end
+    local once = study.run({ policy = "cacheroute" }, at(20, beyond))
+    local again = study.run({ policy = "cacheroute" }, at(20, beyond))
+    assert.equal(1200, once.success)
+    assert.equal(once.hash, again.hash)
+    local at_once = study.run({ policy = "cacheroute" }, at(20, function(options)
+      beyond(options)
+      options.plan_handover, options.plan_handover_s = 0, 0
+    end))
+    assert.not_equal(once.hash, at_once.hash)
+  end)
+
   it("refuse a plan that nothing can be made from", function()
     local function refuses(what, change)
       local ok, why = pcall(study.run, { policy = "cacheroute" }, at(60, change))
@@ -82,6 +105,16 @@ describe("thirty 70B engines under 128 keys", function()
     refuses("1 or more", function(options)
       options.plan_slots, options.plan_interval_ms = 5, 1e-3
     end)
+    local function refuses_planned(what, name, value)
+      refuses(what, function(options)
+        options.plan_slots, options.plan_at_start, options[name] = 5, 1, value
+      end)
+    end
+    refuses_planned("need plan_keep", "plan_theta", 0.1)
+    refuses_planned("need plan_keep", "plan_loyalty", 2)
+    refuses_planned("needs plan_tokens", "plan_residency_s", 1)
+    refuses_planned("2 or more", "plan_handover", 1)
+    refuses_planned("plan_move_budget is 2", "plan_move_budget", 2)
     refuses("keys that come at a rate", function(options)
       options.plan_slots, options.plan_at_start, options.workload.kind = 5, 1, 0
     end)
