@@ -71,7 +71,7 @@ describe("thirty 70B engines under 128 keys", function()
 
   it("plan with all that goes beyond the paper, equally each time, and add up", function()
     local function beyond(options)
-      options.replicas, options.verify = 6, 1
+      options.replicas = 6
       options.warmup_requests, options.requests = 0, 1200
       local w = options.workload
       w.keys, w.rate, w.variants, w.length_sigma = 24, 20, 2, 0.5
@@ -82,6 +82,12 @@ describe("thirty 70B engines under 128 keys", function()
       options.plan_life_s, options.plan_handover, options.plan_handover_s = 5, 3, 4
     end
     local once = study.run({ policy = "cacheroute" }, at(20, beyond))
+    study.run({ policy = "cacheroute" }, at(20, function(options)
+      beyond(options)
+      options.verify, options.profile.blocks, options.requests = 1, 2000, 150
+      options.plan_interval_ms, options.workload.drift_requests = 500, 10
+      options.workload.template_tokens = 0
+    end))
     local again = study.run({ policy = "cacheroute" }, at(20, beyond))
     assert.equal(1200, once.success)
     assert.equal(once.hash, again.hash)
