@@ -64,8 +64,9 @@ static inline uint64_t special8(uint64_t word)
 /* The same in the middle of a long text, 64 bytes a step from at[n] on, while all of them are
  * plain. Returns how far it came. */
 __attribute__((target("avx2"))) static size_t wide_run(const unsigned char *at, size_t n,
-                                                       size_t len, unsigned char *to)
+                                                       size_t len, unsigned char **out)
 {
+    unsigned char *to = out ? *out : NULL;
     /* By the lower half of a byte: the one with that half which is neither plain nor a control. */
     const __m256i odd = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 0, '"', 0, 0, 0, 0, 0, 0, 0, 0, 0, '\\', 0, 0, 0));
@@ -73,7 +74,7 @@ __attribute__((target("avx2"))) static size_t wide_run(const unsigned char *at, 
     for (; len - n >= 64; n += 64) {
         __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(at + n));
         __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(at + n + 32));
-        if (to) {
+        if (out) {
             _mm256_storeu_si256((__m256i *)(void *)(to + n), a);
             _mm256_storeu_si256((__m256i *)(void *)(to + n + 32), b);
         }
@@ -97,7 +98,9 @@ static inline const unsigned char *plain_run(const unsigned char *at, const unsi
     size_t n = 0, len = (size_t)(end - at);
 #ifdef __SSE2__
     while (len - n >= 16) {
-        unsigned mask = kvr_json_special16(at + n, out ? to + n : NULL);
+        unsigned mask = kvr_json_special16(at + n);
+        if (out)
+            memcpy(to + n, at + n, 16);
         if (mask) {
             n += (unsigned)__builtin_ctz(mask);
             if (out)
@@ -107,7 +110,7 @@ static inline const unsigned char *plain_run(const unsigned char *at, const unsi
         n += 16;
 #ifdef HAS_WIDE
         if (n == 16 && len >= WIDE_FROM && __builtin_cpu_supports("avx2"))
-            n = wide_run(at, n, len, to);
+            n = wide_run(at, n, len, out);
 #endif
     }
 #endif

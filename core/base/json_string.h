@@ -47,12 +47,10 @@ size_t kvr_json_string_unescape(struct kvr_slice raw, char *out);
 
 #ifdef __SSE2__
 /* A bit for each of sixteen bytes that is no plain text: a quote, a backslash, a control character.
- * Stores all of them, unless `to` is NULL. */
-static inline unsigned kvr_json_special16(const unsigned char *at, unsigned char *to)
+ */
+static inline unsigned kvr_json_special16(const unsigned char *at)
 {
     __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
-    if (to)
-        _mm_storeu_si128((__m128i *)(void *)to, v);
     __m128i hits =
         _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
     hits = _mm_or_si128(hits, _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v));
@@ -65,7 +63,7 @@ static inline unsigned kvr_json_special16(const unsigned char *at, unsigned char
 static inline const char *kvr_json_string_short_end(const char *at, const char *end)
 {
 #ifdef __SSE2__
-    unsigned mask = end - at >= 16 ? kvr_json_special16((const unsigned char *)at, NULL) : 0;
+    unsigned mask = end - at >= 16 ? kvr_json_special16((const unsigned char *)at) : 0;
     if (mask && at[__builtin_ctz(mask)] == '"')
         return at + __builtin_ctz(mask);
 #else

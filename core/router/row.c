@@ -14,7 +14,7 @@
 #define ROW_FIXED_MAX 4096
 /* Longest answer of a shadow: two scripts, two replicas, a reason, a number and the keys. */
 #define SHADOW_MAX                                                                                 \
-    (2 * sizeof(((struct kvr_script_record *)0)->row) + 2 * KVR_REPLICA_NAME_MAX +                 \
+    (2 * sizeof(((struct kvr_script_record *)0)->row) + 2 * (size_t)KVR_REPLICA_NAME_MAX +         \
      KVR_REASON_LEN_MAX + 256)
 
 struct row {
