@@ -10,7 +10,7 @@
 local lab = require("kvroute")
 
 local set = lab.settings {
-  slots = 5, rate = 120, phis = { 0, 2, 1, 0.7, 0.5, 0.25 }, warmup = 16000, requests = 6000,
+  slots = 5, tokens = 0, rate = 120, phis = { 0, 2, 1, 0.7, 0.5, 0.25 }, warmup = 16000, requests = 6000,
 }
 
 local keys = {
@@ -55,7 +55,8 @@ return lab.experiment {
   axes = { { "of", unpack(names) }, { "phi", unpack(set.phis) } },
   fleet = lab.fleet.simulated { profile = "h100x2-70b-fp8", replicas = 30 },
   router = function(at)
-    return { plan_slots = set.slots, plan_at_start = true, plan_phi = at.phi }
+    return { plan_slots = set.slots, plan_at_start = true, plan_phi = at.phi,
+      plan_tokens = set.tokens > 0 and set.tokens or nil }
   end,
   workload = function(at)
     local options = { rate = set.rate, gap_cv = 1 }
