@@ -10,7 +10,8 @@
 local lab = require("kvroute")
 
 local set = lab.settings {
-  slots = 5, tokens = 0, rate = 120, phis = { 0, 2, 1, 0.7, 0.5, 0.25 }, warmup = 16000, requests = 6000,
+  slots = 5, tokens = 0, rate = 120, phis = { 0, 2, 1, 0.7, 0.5, 0.25 }, warmup = 16000,
+  requests = 6000,
 }
 
 local keys = {
