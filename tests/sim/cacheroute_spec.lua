@@ -1,4 +1,6 @@
--- experiments/cacheroute_table1.lua on three rungs of its ladder and with one seed.
+-- The experiments of CacheRoute: that each has its results, and Table 1 on three rungs of its
+-- ladder and with one seed.
+local lfs = require("lfs")
 local lab = require("sim.laboratory")
 
 describe("experiments/cacheroute_table1.lua", function()
@@ -30,5 +32,33 @@ describe("experiments/cacheroute_table1.lua", function()
       "--out", folder .. "/cells", "--set", "rates=60", "--set", "common=70")
     assert.equal(1, code)
     assert.truthy(err:find("--set common is not among the rates", 1, true), err)
+  end)
+end)
+
+describe("the experiments of CacheRoute", function()
+  local folder
+  before_each(function() folder = lab.new_folder() end)
+  after_each(function() lab.remove_folder(folder) end)
+
+  it("each have a header, cells and a committed table that says what it is", function()
+    local count = 0
+    for file in lfs.dir("experiments") do
+      local name = file:match("^(cacheroute_.*)%.lua$")
+      if name then
+        count = count + 1
+        local text = lab.read("experiments/" .. file)
+        for _, head in ipairs({ "Question", "Method", "Seed", "Run", "Takes" }) do
+          assert.truthy(text:find("\n?%-%- " .. head .. " "), name .. ": " .. head)
+        end
+        local code, out, err = lab.run(folder, "experiments/" .. file, "--list")
+        assert.equal(0, code, err)
+        assert.truthy(out:find("seed 2", 1, true), name)
+        local shown = lab.read(("experiments/results/%s/%s.txt"):format(name, name))
+        local says = name == "cacheroute_table6" and "the paper" or "Reconstructed workload"
+        assert.truthy(shown:find(says, 1, true), name)
+        for line in shown:gmatch("[^\n]+") do assert.is_true(#line <= 100, name .. ": " .. line) end
+      end
+    end
+    assert.is_true(count >= 14, count)
   end)
 end)
