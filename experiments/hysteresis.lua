@@ -124,6 +124,29 @@ local function report(found)
   return table.concat(out, "\n")
 end
 
+local COLOURS = { scratch = "#d55e00", ["scratch, warmed"] = "#e69f00", keep = "#0072b2" }
+
+-- Cached share over time: the median over seeds in each bucket.
+local function panel(found)
+  local series, rate = {}, set.rates[#set.rates]
+  for _, plan in ipairs({ "scratch", "scratch, warmed", "keep" }) do
+    local pool, points = found:find("cacheroute", { rate = rate, plan = plan }), {}
+    local buckets = pool and set.interval_s * (set.intervals + 1) / BUCKET_S or 0
+    for b = set.interval_s / BUCKET_S, buckets do
+      local values = {}
+      for i, result in ipairs(pool.results) do values[i] = hit(result.collected.intervals, b, 1) end
+      local least, most = lab.stats.range(values)
+      points[#points + 1] = { x = b * BUCKET_S, y = lab.stats.median(values), low = least,
+        high = most }
+    end
+    if pool then
+      series[#series + 1] = { name = plan, points = points, colour = COLOURS[plan] }
+    end
+  end
+  return { title = ("%g requests a second"):format(rate), series = series,
+    x = { label = "seconds" }, y = { label = "prompt tokens that were cached (%)" } }
+end
+
 return lab.experiment {
   name = "hysteresis",
   question = "what does it buy to move few keys when a plan is made anew, and to move them warm?",
@@ -143,4 +166,10 @@ return lab.experiment {
   ignore = { "past saturation", "failures", "fleet slowed", "cold opening" },
   seeds = 3,
   report = report,
+  figures = function(found)
+    return { hit = {
+      kind = "lines", title = "A plan every three minutes, from scratch or from the last",
+      note = "medians and ranges of three seeds, buckets of 10 s", panels = { panel(found) },
+    } }
+  end,
 }

@@ -103,6 +103,12 @@ local function complaint(arguments)
       return ("--%s needs --keep"):format((name:gsub("_", "-")))
     end
   end
+  for _, name in ipairs({ "phi", "tokens", "residency", "theta", "move_budget", "life" }) do
+    local value = arguments[name]
+    if value and (value < 0 or value ~= value) then
+      return ("--%s is 0 or more"):format((name:gsub("_", "-")))
+    end
+  end
   if arguments.life and not arguments.last then return "--life needs --last" end
   if arguments.residency and not arguments.tokens then return "--residency needs --tokens" end
 end

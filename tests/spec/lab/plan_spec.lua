@@ -198,6 +198,8 @@ describe("a plan", function()
     assert.truthy(text:find("0 of 3 keys move", 1, true), text)
     text, status = run("--rates " .. rates)
     assert.equal(2, status, text)
+    text, status = run(("--rates %s --destinations 2 --last %s --life nan"):format(rates, out))
+    assert.same({ 2, true }, { status, text:find("--life is 0 or more", 1, true) ~= nil }, text)
     for _, words in ipairs({ "--keep", "--theta 0.1", "--last x --loyalty 2", "--life 1",
       "--residency 1" }) do
       text, status = run(("--rates %s --destinations 2 %s"):format(rates, words))
