@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "check.h"
@@ -11,8 +12,10 @@
 #include "plan_file.h"
 
 #define CELLS_A_PIECE 2048 /* of the window: about 0.1 ms */
+#define THREAD_NICE   10
 
 static void go_idle(struct kvr_planner *planner);
+static void on_handle_closed(uv_handle_t *handle);
 
 const char *kvr_planner_phase_name(enum kvr_planner_phase phase)
 {
@@ -41,7 +44,7 @@ static void note_most(uint64_t *most, uint64_t since_ns)
     *most = took_ns > *most ? took_ns : *most;
 }
 
-/* ---- in the thread pool ---- */
+/* ---- in a thread of its own ---- */
 
 static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
 {
@@ -120,13 +123,16 @@ static void clean(struct kvr_planner *planner)
     planner->rubbish = NULL;
 }
 
-static void on_work(uv_work_t *work)
+/* Where there are more threads than processors, the loop goes first. */
+static void on_thread(void *argument)
 {
-    struct kvr_planner *planner = work->data;
+    struct kvr_planner *planner = argument;
+    (void)setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* on Linux: of this thread alone */
     if (planner->phase == KVR_PLANNER_MAKING)
         make(planner);
     else
         clean(planner);
+    KVR_CHECK(uv_async_send(&planner->worked) == 0);
 }
 
 /* ---- on the loop ---- */
@@ -201,12 +207,10 @@ static void conclude(struct kvr_planner *planner)
     tell_log(planner);
 }
 
-static void on_worked(uv_work_t *work, int status);
-
 static void start_work(struct kvr_planner *planner, enum kvr_planner_phase phase)
 {
     planner->phase = phase;
-    KVR_CHECK(uv_queue_work(planner->loop->uv, &planner->work, on_work, on_worked) == 0);
+    KVR_CHECK(uv_thread_create(&planner->thread, on_thread, planner) == 0);
 }
 
 static void start_cleaning(struct kvr_planner *planner)
@@ -216,10 +220,10 @@ static void start_cleaning(struct kvr_planner *planner)
     start_work(planner, KVR_PLANNER_CLEANING);
 }
 
-static void on_worked(uv_work_t *work, int status)
+static void on_worked(uv_async_t *worked)
 {
-    struct kvr_planner *planner = work->data;
-    KVR_CHECK(status == 0); /* nobody cancels it */
+    struct kvr_planner *planner = worked->data;
+    KVR_CHECK(uv_thread_join(&planner->thread) == 0);
     if (planner->phase == KVR_PLANNER_CLEANING) {
         go_idle(planner);
         return;
@@ -268,9 +272,16 @@ static void on_due(uv_timer_t *timer)
         go_idle(planner);
 }
 
+/* The last handle goes when no thread can use it any more. */
+static void close_when_idle(struct kvr_planner *planner)
+{
+    if (planner->phase == KVR_PLANNER_IDLE && !uv_is_closing((uv_handle_t *)&planner->worked))
+        uv_close((uv_handle_t *)&planner->worked, on_handle_closed);
+}
+
 static void finish_if_closed(struct kvr_planner *planner)
 {
-    if (!planner->closing || planner->open_handles || planner->phase != KVR_PLANNER_IDLE)
+    if (!planner->closing || planner->open_handles)
         return;
     kvr_free(planner->origin.placed);
     planner->origin.placed = NULL;
@@ -284,7 +295,7 @@ static void go_idle(struct kvr_planner *planner)
     if (planner->withdrawn) {
         start_cleaning(planner);
     } else if (planner->closing) {
-        finish_if_closed(planner);
+        close_when_idle(planner);
     } else if (planner->is_due) {
         planner->is_due = false;
         begin(planner);
@@ -306,8 +317,9 @@ void kvr_planner_start(struct kvr_planner *planner, struct kvr_loop *loop,
     planner->options = *options;
     KVR_CHECK(uv_idle_init(loop->uv, &planner->counting) == 0);
     KVR_CHECK(uv_timer_init(loop->uv, &planner->due) == 0);
-    planner->work.data = planner->counting.data = planner->due.data = planner;
-    planner->open_handles = 2;
+    KVR_CHECK(uv_async_init(loop->uv, &planner->worked, on_worked) == 0);
+    planner->worked.data = planner->counting.data = planner->due.data = planner;
+    planner->open_handles = 3;
     uint64_t interval_ms = options->interval_ns / 1000000;
     if (interval_ms)
         uv_timer_start(&planner->due, on_due, interval_ms, interval_ms);
@@ -400,4 +412,5 @@ void kvr_planner_close(struct kvr_planner *planner, void *context, void (*on_clo
     }
     uv_close((uv_handle_t *)&planner->counting, on_handle_closed);
     uv_close((uv_handle_t *)&planner->due, on_handle_closed);
+    close_when_idle(planner);
 }

@@ -2,9 +2,9 @@
  * to wait for it:
  *
  *   asked, or due ──> counting ──────────> making ────────────> install ──> cleaning ──> idle
- *                     keys of the window,  in the thread pool,  pointers    in the pool:
- *                     a piece each turn    on what was read     swapped     what went
- *                     of the loop
+ *                     keys of the window,  of what was read,    pointers    of what went,
+ *                     a piece each turn    in a thread that     swapped     in such a
+ *                     of the loop          yields to the loop               thread
  *
  * A plan comes from the keys that live traffic was counted by, every interval or when asked, or
  * from a file (plan_file.h). The plan in force is the router's and outlives reloads of scripts;
@@ -59,7 +59,7 @@ struct kvr_planner_attempt {
     struct kvr_error error;
     struct kvr_plan_change change; /* against what was in force */
     uint64_t ended_ns;
-    uint64_t made_ns; /* how long it took in the pool */
+    uint64_t made_ns; /* how long its thread took */
     uint32_t keys;
     uint32_t admitted;
     double imbalance;
@@ -102,7 +102,7 @@ struct kvr_planner {
     struct kvr_planner_attempt last;
     struct kvr_planner_origin origin; /* of router->plan */
     struct kvr_planner_counters counters;
-    /* The pool's while the phase is MAKING or CLEANING */
+    /* The thread's while the phase is MAKING or CLEANING */
     struct kvr_planning planning;
     struct kvr_next_plan made;
     struct kvr_error made_error;
@@ -111,7 +111,8 @@ struct kvr_planner {
     struct kvr_plan *rubbish; /* a plan that was withdrawn */
     /* The loop's again */
     struct kvr_plan *withdrawn; /* to be rubbish once nobody reads it */
-    uv_work_t work;
+    uv_thread_t thread;         /* while the phase is MAKING or CLEANING */
+    uv_async_t worked;
     uv_idle_t counting;
     uv_timer_t due;
     uint32_t open_handles;
