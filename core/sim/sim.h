@@ -93,17 +93,17 @@ struct kvr_sim_options {
     double plan_q_cap;       /* most requests a second of one copy; 0: no limit */
     double plan_interval_ms; /* 0: never; each time anew, by what the router has counted */
     /* Beyond the paper: plan.h and planning.h have what they mean; zeros are off */
-    uint32_t plan_true;      /* 1: by the true rates of KEYS every time, and true sizes */
     double plan_phi;         /* most load of one copy over the mean of replicas */
     double plan_tokens;      /* of prefixes for each replica, on average */
     double plan_residency_s; /* of an idle prefix in a cache */
-    uint32_t plan_keep;      /* 1: a plan goes on from the last */
-    double plan_theta;       /* moves beyond 1 + theta times the mean ... */
+    double plan_theta;       /* plan_keep: moves beyond 1 + theta times the mean ... */
     double plan_move_budget; /* ... of so much of all rate */
     double plan_loyalty;     /* an admitted key counts so many times at admission */
     double plan_life_s;      /* install only what pays within this time */
+    double plan_handover_s;  /* plan_handover: at most so long; 60 */
+    uint32_t plan_true;      /* 1: by the true rates of KEYS every time, and true sizes */
+    uint32_t plan_keep;      /* 1: a plan goes on from the last */
     uint32_t plan_handover;  /* moved keys are warmed by one request in so many */
-    double plan_handover_s;  /* at most so long; 60 */
 
     /* The engines */
     uint32_t max_waiting; /* requests queued in one; 0: the engine's default */

@@ -82,6 +82,7 @@ struct kvr_sim {
     struct kvr_sim_options options; /* borrowed arrays NULL, but for `changes`, which is owned */
     struct kvr_workload *workload;
     bool closed;
+    bool faults; /* replicas are probed */
     struct kvr_router router;
     struct kvr_sim_node *nodes;
     uint32_t nodes_len;
@@ -89,17 +90,15 @@ struct kvr_sim {
     struct kvr_event_queue queue;
     uint64_t now_ns;
     uint64_t network_ns, router_ns, before_ns, after_ns, scrape_ns, timeout_ns;
-    bool faults; /* replicas are probed */
 
     struct kvr_sim_request *requests; /* owned, by slot */
     uint32_t requests_len, first_free, open;
 
     uint64_t warmup_ns, stop_ns, give_up_ns; /* on the clock; UINT64_MAX: no such time */
     uint64_t warmup_requests, last_request;  /* numbers; UINT64_MAX: no such number */
-    bool started, stopped, over;
+    bool started, stopped, over, arrival_due;
     struct kvr_arrival arrival; /* OPEN: the next, when `arrival_due` */
-    bool arrival_due;
-    uint64_t sends_due; /* CLOSED: users about to send */
+    uint64_t sends_due;         /* CLOSED: users about to send */
     uint64_t sent, ended, events, hash;
     uint64_t first_measured_ns, last_sent_ns;
     uint64_t unanswered; /* of the measured, when the last was sent */

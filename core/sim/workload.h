@@ -136,11 +136,11 @@ struct kvr_workload_options {
                                lognormal, and the law above does not count */
     double weight_sigma;    /* 1.6476: their deviation, for a Gini coefficient of 0.756 */
     double weight_cap;      /* 0.0029: the most of all traffic that one of them has */
-    const double *weights;  /* weights_len of them instead, by key; borrowed until create */
-    uint32_t weights_len;   /* 0: by the law above; else the number of keys */
     double drift_sigma;     /* 0: they stay; else each is multiplied by exp(sigma x normal) ... */
     double drift_requests;  /* ... every so many requests: a random walk of all keys' rates */
     double length_sigma;    /* 0: alike; a key's own texts are exp(sigma x normal) times as long */
+    const double *weights;  /* by key, instead of any law; borrowed until create */
+    uint32_t weights_len;   /* 0: by a law; else the number of keys */
     uint32_t output_tokens; /* 48: mean, or each */
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */
