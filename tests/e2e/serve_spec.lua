@@ -181,9 +181,7 @@ replicas = { { url = %q } }
     refused('\npolicy = "p2"\n', "wrong.lua:2: policy: there is no policy p2: did you mean p2c?")
     refused('\npolicy = "P2C"\n', "wrong.lua:2: policy: ", "did you mean p2c?")
     refused('policy = "unlike_any"\n', "wrong.lua:1: policy: ",
-      "known: bounded_session_affinity, ", ", smetric\n")]})
-edit("core/net/client.c", {[[    int64_t size = (int64_t)kvr_http_plain_request(data, len, &listener->head);
-    bool plain = size > 0;
+      "known: bounded_session_affinity, ", ", smetric\n")
     refused('policy = "load_min"\n', "wrong.lua:1: policy: ", "that is a spill rule")
     refused('spill = "p2c"\n', "wrong.lua:1: spill: there is no spill rule p2c: that is a policy")
     refused('params = {\n  foo = 1 }\n', "wrong.lua:2: params.foo: ", "no param named foo")
