@@ -129,6 +129,7 @@ static void fill_view(struct fleet *fleet, uint64_t now)
     const uint32_t *matches = &fleet->matches[(serial % PATTERNS) * fleet->replicas];
     for (uint32_t i = 0; i < fleet->replicas; i++) {
         picture->rows[i].match_blocks = matches[i];
+        picture->rows[i].recent_uncached_tokens = (double)(matches[i] * 100u);
         if (matches[i] > picture->view.max_match_blocks)
             picture->view.max_match_blocks = matches[i];
     }
