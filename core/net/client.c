@@ -89,7 +89,7 @@ static int64_t take_head(struct kvr_client *client, const char *data, size_t len
 {
     struct kvr_listener *listener = client->listener;
     struct kvr_error error = {0};
-    /* The short way once a head: one that trickles in is looked at from where the last look ended. */
+    /* The short way once a head: what trickles in is looked at from where the last look ended. */
     bool first = client->scanned == 0;
     int64_t size = first ? (int64_t)kvr_http_plain_request(data, len, &listener->head) : 0;
     bool plain = size > 0;
