@@ -36,6 +36,9 @@ void kvr_log(enum kvr_log_level level, const char *format, ...)
     size_t len = (size_t)at + (more > 0 ? (size_t)more : 0);
     if (len > sizeof line - 2)
         len = sizeof line - 2;
+    for (size_t i = (size_t)at; i < len; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
     line[len] = '\n';
     fwrite(line, 1, len + 1, stderr); /* one write: lines of several processes do not mix */
 }

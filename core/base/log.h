@@ -1,5 +1,6 @@
 /* The process's own log: one line an event to stderr, `TIME LEVEL message key=value`; the time is
- * UTC to the millisecond, 2026-01-31T09:05:00.123Z. Secrets never come here. */
+ * UTC to the millisecond, 2026-01-31T09:05:00.123Z. Control characters, which files and clients may
+ * have, become `?`. Secrets never come here. */
 #ifndef KVR_LOG_H
 #define KVR_LOG_H
 

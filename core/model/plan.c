@@ -43,9 +43,9 @@ static int check_numbers(const struct kvr_plan_input *in, struct kvr_error *erro
             return kvr_error_set(error, KVR_E_INVALID, "weight of destination %u is not above 0",
                                  i);
     for (uint32_t i = 0; i < in->keys_len; i++)
-        if (!is_amount(in->keys[i].rate))
-            return kvr_error_set(error, KVR_E_INVALID, "rate of key %u is no number of 0 or more",
-                                 i);
+        if (!(in->keys[i].rate >= 0 && in->keys[i].rate <= KVR_PLAN_RATE_MAX))
+            return kvr_error_set(error, KVR_E_INVALID, "rate of key %u is no number from 0 to %g",
+                                 i, KVR_PLAN_RATE_MAX);
     for (uint32_t i = 0; in->sizes && i < in->keys_len; i++)
         if (!(in->sizes[i].tokens > 0) || isinf(in->sizes[i].tokens) ||
             !is_amount(in->sizes[i].saved))

@@ -47,11 +47,12 @@
 
 #define KVR_PLAN_KEYS_MAX   (1u << 24)
 #define KVR_PLAN_COPIES_MAX (1u << 26)
+#define KVR_PLAN_RATE_MAX   1e15 /* so that sums are finite */
 #define KVR_PLAN_GONE       UINT16_MAX
 
 struct kvr_plan_key {
     uint64_t key; /* any number */
-    double rate;  /* finite, >= 0 */
+    double rate;  /* 0..KVR_PLAN_RATE_MAX */
 };
 
 /* How much a warm copy of a key takes of a cache, and what it saves. */

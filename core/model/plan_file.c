@@ -102,8 +102,8 @@ static int read_rate(struct reading *reading, struct kvr_slice text, double *rat
     bool good =
         text.len && kvr_json_number_scan(&at, text.data + text.len) && at == text.data + text.len;
     *rate = good ? kvr_json_number_value(text) : -1;
-    if (!(*rate >= 0) || isinf(*rate))
-        return refuse(reading, "a rate is a number of 0 or more", text);
+    if (!(*rate >= 0 && *rate <= KVR_PLAN_RATE_MAX))
+        return refuse(reading, "a rate is a number from 0 to 1e15", text);
     return KVR_OK;
 }
 

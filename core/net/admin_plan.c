@@ -108,6 +108,7 @@ static void write_why(struct kvr_json_writer *json, const struct kvr_planner *pl
     char words[256];
     switch (last->result) {
     case KVR_PLANNER_FAILED:
+    case KVR_PLANNER_WITHHELD:
         kvr_json_text(json, "why", last->error.text);
         return;
     case KVR_PLANNER_NOT_WORTH:
@@ -118,10 +119,6 @@ static void write_why(struct kvr_json_writer *json, const struct kvr_planner *pl
         return;
     case KVR_PLANNER_SAME:
         kvr_json_text(json, "why", "it places all keys as the last one");
-        return;
-    case KVR_PLANNER_WITHHELD:
-        snprintf(words, sizeof words, "plans are withheld: %s", planner->withheld);
-        kvr_json_text(json, "why", words);
         return;
     default:
         kvr_json_null(json, "why");

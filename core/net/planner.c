@@ -201,6 +201,8 @@ static void conclude(struct kvr_planner *planner)
         .admitted = plan ? plan->admitted : 0,
         .imbalance = plan ? plan->imbalance : 0,
     };
+    if (last->result == KVR_PLANNER_WITHHELD)
+        kvr_error_set(&last->error, KVR_E_STATE, "plans are withheld: %s", planner->withheld);
     planner->counters.results[last->result]++;
     if (last->result == KVR_PLANNER_INSTALLED)
         install(planner);
@@ -296,10 +298,12 @@ static void go_idle(struct kvr_planner *planner)
         start_cleaning(planner);
     } else if (planner->closing) {
         close_when_idle(planner);
-    } else if (planner->is_due) {
+    } else if (planner->is_due && !(planner->wished && planner->due_was_last)) {
         planner->is_due = false;
+        planner->due_was_last = true;
         begin(planner);
     } else if (planner->wished) {
+        planner->due_was_last = false;
         planner->wish = planner->next_wish;
         planner->wished = false;
         begin(planner);

@@ -96,8 +96,9 @@ struct kvr_planner {
     enum kvr_planner_phase phase;
     struct kvr_planner_wish wish; /* the one that is worked on */
     struct kvr_planner_wish next_wish;
-    bool wished; /* there is a next one */
-    bool is_due; /* an interval has passed; it goes before a wish, which else could put it off */
+    bool wished;        /* there is a next one */
+    bool is_due;        /* an interval has passed */
+    bool due_was_last;  /* where both wait they take turns, so that none puts the other off */
     char withheld[128]; /* why; empty: it is not */
     struct kvr_planner_attempt last;
     struct kvr_planner_origin origin; /* of router->plan */

@@ -152,6 +152,22 @@ static void test_is_not_put_off_by_wishes(void **state)
     stop();
 }
 
+/* Nor do intervals that are shorter than a planning put off a wish. */
+static void test_puts_no_wish_off(void **state)
+{
+    (void)state;
+    start(3, 0);
+    f.planner.is_due = true;
+    ask("");
+    uint64_t at_ns = uv_hrtime();
+    for (int turn = 0; !f.done; turn++) {
+        assert_true(turn < 2000);
+        f.planner.is_due = true;
+        net_turn(&f.net, &at_ns);
+    }
+    stop();
+}
+
 static void test_one_wish_waits(void **state)
 {
     (void)state;
@@ -268,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_is_made_of_what_was_counted),
         cmocka_unit_test(test_comes_each_interval),
         cmocka_unit_test(test_is_not_put_off_by_wishes),
+        cmocka_unit_test(test_puts_no_wish_off),
         cmocka_unit_test(test_one_wish_waits),
         cmocka_unit_test(test_failures_change_nothing),
         cmocka_unit_test(test_is_withheld_in_any_phase),
