@@ -190,7 +190,7 @@ void kvr_kv_cache_release(struct kvr_kv_cache *cache, const uint32_t *blocks, ui
 void kvr_kv_cache_expect(const struct kvr_kv_cache *cache, const uint64_t *hashes, uint32_t count)
 {
     if (count > 2 * PREFETCH_AHEAD)
-        prefetch_bucket(cache, hashes[2 * PREFETCH_AHEAD]);
+        prefetch_bucket(cache, hashes[(size_t)2 * PREFETCH_AHEAD]);
 }
 
 bool kvr_kv_cache_register(struct kvr_kv_cache *cache, uint32_t block, uint64_t hash,

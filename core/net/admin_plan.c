@@ -10,7 +10,8 @@
 
 static double seconds_since(uint64_t now_ns, uint64_t since_ns)
 {
-    return now_ns > since_ns ? (double)((now_ns - since_ns) / 1000000) / 1e3 : 0;
+    uint64_t ms = now_ns > since_ns ? (now_ns - since_ns) / 1000000 : 0;
+    return (double)ms / 1e3;
 }
 
 static const struct kvr_replica *find_member(const struct kvr_router *router, uint64_t id)
@@ -137,7 +138,8 @@ static void write_last(struct kvr_json_writer *json, const struct kvr_planner *p
     kvr_json_text(json, "result", kvr_planner_result_name(last->result));
     write_why(json, planner);
     kvr_json_double(json, "age_s", seconds_since(now_ns, last->ended_ns));
-    kvr_json_double(json, "made_ms", (double)(last->made_ns / 1000) / 1e3);
+    uint64_t made_us = last->made_ns / 1000;
+    kvr_json_double(json, "made_ms", (double)made_us / 1e3);
     if (last->result != KVR_PLANNER_FAILED) {
         kvr_json_uint(json, "keys", last->keys);
         kvr_json_uint(json, "admitted", last->admitted);
@@ -221,7 +223,7 @@ static void ask(struct kvr_admin_call *call, struct kvr_slice file)
         kvr_admin_refuse(call, 400, "invalid_value", "file", "file: no path of a file");
         return;
     }
-    if (file.len)
+    if (file.data)
         memcpy(wish.file, file.data, file.len);
     struct waiter *waiter = kvr_alloc_zero(1, sizeof *waiter);
     *waiter = (struct waiter){call->admin, call->client};

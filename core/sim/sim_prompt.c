@@ -51,14 +51,14 @@ static void add_piece(struct kvr_sim_prompt *maker, const struct kvr_piece *piec
 {
     if (!piece->continues) {
         char opening[16];
-        const char *name = kvr_speaker_name(piece->speaker);
-        size_t at = 0, len = strlen(name);
+        struct kvr_slice name = kvr_slice_of(kvr_speaker_name(piece->speaker));
+        size_t at = 0;
         if (!first)
             opening[at++] = KVR_TAG_END;
         opening[at++] = KVR_TAG_ROLE;
-        memcpy(opening + at, name, len);
-        opening[at + len] = KVR_TAG_CONTENT;
-        kvr_prompt_add(&maker->prompt, opening, at + len + 1);
+        memcpy(opening + at, name.data, name.len);
+        opening[at + name.len] = KVR_TAG_CONTENT;
+        kvr_prompt_add(&maker->prompt, opening, at + name.len + 1);
     }
     add_text(maker, piece);
 }
@@ -133,6 +133,7 @@ uint32_t kvr_sim_prompt_chain(struct kvr_sim_prompt *maker,
         place = known;
         there = !known;
     }
+    KVR_CHECK(there || place); /* a prompt has pieces */
     uint32_t rest = there ? prompt->tail.rest_bytes : place->rest_bytes;
     if (rest + sizeof end_of_message >= prompt->options.block_bytes) {
         stand(maker, there, place);
