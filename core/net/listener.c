@@ -259,7 +259,7 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
     return 0;
 }
 
-void kvr_listener_stop(struct kvr_listener *listener)
+static void stop(struct kvr_listener *listener)
 {
     listener->stopping = true;
     if (listener->listening) {
@@ -268,6 +268,15 @@ void kvr_listener_stop(struct kvr_listener *listener)
     }
     KVR_LIST_FOREACH (link, &listener->idle)
         kvr_client_dismiss(KVR_LIST_ENTRY(link, struct kvr_client, link));
+}
+
+/* Of a client that is idle as far as we know a request may have come that nothing has read yet. */
+void kvr_listener_stop(struct kvr_listener *listener)
+{
+    listener->stopping = true;
+    KVR_LIST_FOREACH (link, &listener->idle)
+        kvr_stream_read(&KVR_LIST_ENTRY(link, struct kvr_client, link)->stream);
+    stop(listener);
 }
 
 uint32_t kvr_listener_unfinished(const struct kvr_listener *listener)
@@ -282,7 +291,7 @@ uint32_t kvr_listener_unfinished(const struct kvr_listener *listener)
 
 void kvr_listener_close(struct kvr_listener *listener)
 {
-    kvr_listener_stop(listener);
+    stop(listener);
     if (!uv_is_closing((uv_handle_t *)&listener->sweep))
         uv_close((uv_handle_t *)&listener->sweep, NULL);
     KVR_LIST_FOREACH (link, &listener->leaving) {

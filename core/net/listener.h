@@ -68,7 +68,8 @@ struct kvr_listener {
 int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, const char *address,
                        const struct kvr_handler *handler,
                        const struct kvr_listener_options *options, struct kvr_error *error);
-/* Stops accepting and closes idle clients; the others close after their answer. */
+/* Stops accepting and closes idle clients; the others close after their answer, also of a request
+ * that has just come. */
 void kvr_listener_stop(struct kvr_listener *listener);
 /* Clients whose request is still coming, or whose last answer is still going out, those with the
  * handler not counted. */

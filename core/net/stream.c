@@ -65,12 +65,8 @@ static size_t space(struct kvr_stream *stream, char **memory)
     return KVR_READ_BUFFER_BYTES;
 }
 
-static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
+void kvr_stream_read(struct kvr_stream *stream)
 {
-    (void)code;
-    (void)buf;
-    struct kvr_stream *stream = handle->data;
-    kvr_loop_woke(stream->loop);
     /* A read that fills the buffer is followed by another, but others want their turn, too. */
     for (int reads = 0; stream->reading && !stream->closing && reads < READS_MAX; reads++) {
         char *memory = NULL;
@@ -82,7 +78,7 @@ static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
             return;
         if (len <= 0) {
             int uv_code = len ? uv_translate_sys_error(errno) : UV_EOF;
-            uv_read_stop(handle);
+            uv_read_stop((uv_stream_t *)&stream->tcp);
             stream->reading = false;
             end(stream, true_end(stream, uv_code));
             return;
@@ -93,6 +89,15 @@ static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
         if ((size_t)len < room || memory != stream->loop->read_buffer)
             return;
     }
+}
+
+static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
+{
+    (void)code;
+    (void)buf;
+    struct kvr_stream *stream = handle->data;
+    kvr_loop_woke(stream->loop);
+    kvr_stream_read(stream);
 }
 
 void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,

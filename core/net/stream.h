@@ -60,6 +60,8 @@ void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
                      const struct kvr_stream_events *events);
 /* Once connected: turns off Nagle's algorithm and starts to read. */
 void kvr_stream_start(struct kvr_stream *stream);
+/* Reads what has come by now, before the loop does; nothing while it is paused. */
+void kvr_stream_read(struct kvr_stream *stream);
 void kvr_stream_pause(struct kvr_stream *stream);
 void kvr_stream_resume(struct kvr_stream *stream);
 /* Has the peer closed or broken the connection? For a paused stream, which hears of neither. */

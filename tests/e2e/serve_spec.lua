@@ -70,6 +70,26 @@ describe("kvroute serve", function()
     nagging:wait(5)
   end)
 
+  it("answers what has come before it is told to end, read or not", function()
+    local one = Replica.start({ script = Replica.answers() })
+    local router = serve({ "-r", one.url })
+    answered(router.address, Fleet.chat_request("Hello"))
+    router:signal(signal.SIGSTOP)
+    local clients = {}
+    for i = 1, 5 do
+      clients[i] = http.connect(router.address)
+      clients[i]:begin(Fleet.chat_request("Hello"))
+    end
+    router:signal(signal.SIGTERM)
+    router:signal(signal.SIGCONT)
+    for _, client in ipairs(clients) do
+      local answer = client:finish(5)
+      assert.equal(200, answer.status)
+      assert.equal("close", answer:header("connection"))
+    end
+    assert.same({ "exited", 0 }, { router:wait(5) })
+  end)
+
   it("ends at once when it is told to before it serves", function()
     for i = 0, 9 do
       local router = begin({ Fleet.binary, "serve", unpack(ANY) }, folder)
