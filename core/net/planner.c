@@ -174,7 +174,8 @@ static enum kvr_planner_result judge(const struct kvr_planner *planner)
     return KVR_PLANNER_INSTALLED;
 }
 
-static void tell_log(const struct kvr_planner *planner)
+/* `again`: it failed as the one before, as in a night without requests. */
+static void tell_log(const struct kvr_planner *planner, bool again)
 {
     const struct kvr_planner_attempt *last = &planner->last;
     if (last->result == KVR_PLANNER_INSTALLED)
@@ -182,7 +183,7 @@ static void tell_log(const struct kvr_planner *planner)
                 "plan: %u of %u keys, imbalance %.3f; %u placements kept, %u added, %u removed",
                 last->admitted, last->keys, last->imbalance, last->change.kept, last->change.added,
                 last->change.removed);
-    else if (last->result == KVR_PLANNER_FAILED)
+    else if (last->result == KVR_PLANNER_FAILED && !again)
         kvr_log(KVR_LOG_WARN, "plan: %s", last->error.text);
 }
 
@@ -191,6 +192,8 @@ static void conclude(struct kvr_planner *planner)
 {
     struct kvr_planner_attempt *last = &planner->last;
     const struct kvr_plan *plan = planner->made.plan;
+    bool again = last->result == KVR_PLANNER_FAILED &&
+                 strcmp(last->error.text, planner->made_error.text) == 0;
     *last = (struct kvr_planner_attempt){
         .result = judge(planner),
         .error = planner->made_error,
@@ -206,7 +209,7 @@ static void conclude(struct kvr_planner *planner)
     planner->counters.results[last->result]++;
     if (last->result == KVR_PLANNER_INSTALLED)
         install(planner);
-    tell_log(planner);
+    tell_log(planner, again);
 }
 
 static void start_work(struct kvr_planner *planner, enum kvr_planner_phase phase)

@@ -242,6 +242,13 @@ describe("a plan of live traffic", function()
     assert.equal("planned", select(2, ask(fleet, "a")))
   end)
 
+  it("is told of once where no requests come", function()
+    local fleet = start({ interval_s = 0.02 })
+    wait_plan(fleet, "intervals", function(it) return it.plannings.failed >= 5 end)
+    local _, told = fleet.router:stderr():gsub("plan: no request with a routing key", "")
+    assert.equal(1, told)
+  end)
+
   it("is made while a shadow needs it, and acts for that one alone", function()
     local fleet = start({ slots = 10 }, { policy = "round_robin", shadow = "cacheroute" })
     ask(fleet, "a", 3)
