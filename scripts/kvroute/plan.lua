@@ -6,6 +6,8 @@ local table_of = require("kvroute.table")
 
 local M = { HEADER = "key,rate,destinations" }
 
+local RATE_MAX = 1e15 -- KVR_PLAN_RATE_MAX
+
 ---@class kvr.KeyRate
 ---@field key string
 ---@field rate number any unit, the same for all
@@ -57,14 +59,15 @@ end
 local function from_object(file)
   local object = file:object()
   if not object then return nil end
-  local key, rate = file:text_of(object.key, "key"), file:number_of(object.rate, "rate", 0)
+  local key = file:text_of(object.key, "key")
+  local rate = file:number_of(object.rate, "rate", 0, RATE_MAX)
   return key, rate, object.tokens ~= nil and file:number_of(object.tokens, "tokens", 0) or nil
 end
 
 local function from_cells(file, header)
   local cells = file:cells(header)
   if not cells then return nil end
-  local rate = file:number_cell(cells[2], "rate", 0)
+  local rate = file:number_cell(cells[2], "rate", 0, RATE_MAX)
   return cells[1], rate, cells[3] and file:number_cell(cells[3], "tokens", 0)
 end
 
@@ -77,7 +80,7 @@ function M.read_rates(path)
   local next_rate, header = from_object, nil
   if not (path:find("%.jsonl$") or path:find("%.jsonl%.gz$")) then
     next_rate, header = from_cells, file:line()
-    if header and header ~= "key,rate" and header ~= "key,rate,tokens" then
+    if header ~= "key,rate" and header ~= "key,rate,tokens" then
       file:fail(nil, "expected the header key,rate or key,rate,tokens")
     end
   end

@@ -64,6 +64,8 @@ local function parser_of()
   return parser
 end
 
+local MOST = { destinations = 1024, slots = 10000000 } -- as of a router
+
 local function is_whole(value) return value >= 1 and value % 1 == 0 end
 
 -- What is wrong with the numbers, or nil.
@@ -91,9 +93,10 @@ local function complaint(arguments)
   if (arguments.destinations ~= nil) == (#arguments.to > 0) then
     return "either --destinations or --to"
   end
-  for _, name in ipairs({ "destinations", "slots" }) do
-    if arguments[name] and not is_whole(arguments[name]) then
-      return ("--%s is a whole number above 0"):format(name)
+  for name, most in pairs(MOST) do
+    local value = arguments[name]
+    if value and not (is_whole(value) and value <= most) then
+      return ("--%s is a whole number from 1 to %d"):format(name, most)
     end
   end
   if arguments.q_cap and arguments.q_cap <= 0 then return "--q-cap is above 0" end

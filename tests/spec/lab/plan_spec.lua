@@ -118,6 +118,8 @@ describe("a plan", function()
     fails("name,rate\n", nil, 1, "key,rate")
     fails("key,rate\na,1,2\n", nil, 2, "3 cells")
     fails("key,rate\na,1\nb,-1\n", nil, 3, "rate: is -1")
+    fails("key,rate\na,1e308\n", nil, 2, "rate: is 1e+308; allowed: 0 to 1000000000000000")
+    fails("", nil, 0, "expected the header")
     fails("key,rate\na,fast\n", nil, 2, "rate: is \"fast\"; a number")
     fails("key,rate\na,nan\n", nil, 2, "rate: ")
     fails("key,rate\na,1\nb,1\na,2\n", nil, 4, "key: a was on line 2")
@@ -206,7 +208,8 @@ describe("a plan", function()
       assert.is_true(status == 2 and text:find(" needs --", 1, true) ~= nil, words .. ": " .. text)
     end
     for _, words in ipairs({ "--destinations 0", "--destinations 2 --slots 1.5", "--to x --to x",
-      "--to x=0", "--destinations 2000", "--destinations 2 --last /nowhere" }) do
+      "--to x=0", "--destinations 2000", "--destinations 2 --slots 1e18",
+      "--destinations 2 --last /nowhere" }) do
       text, status = run(("--rates %s %s"):format(rates, words))
       assert.is_true(status > 0 and text:find("^kvroute plan: ") ~= nil, words .. ": " .. text)
     end
