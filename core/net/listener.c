@@ -96,6 +96,16 @@ static bool is_stalled(struct kvr_client *client, size_t unsent, uint64_t now)
     return now - client->since_ns >= client->listener->options.write_stall_ns;
 }
 
+/* All in the list, whose answers nobody waits for any more. */
+static void lose(struct kvr_listener *listener, struct kvr_list *list)
+{
+    while (!kvr_list_empty(list)) {
+        struct kvr_client *client = KVR_LIST_ENTRY(list->next, struct kvr_client, link);
+        listener->handler.on_gone(listener->handler.context, client);
+        kvr_client_abort(client);
+    }
+}
+
 /* Also those that have left while we did not read them, for all that they had sent ahead. What the
  * going of one lets happen may move any other to another list, so they are picked out before the
  * first goes. */
@@ -113,11 +123,7 @@ static void cut_stalled(struct kvr_listener *listener, uint64_t now)
         kvr_list_remove(&client->link);
         kvr_list_append(&stalled, &client->link);
     }
-    while (!kvr_list_empty(&stalled)) {
-        struct kvr_client *client = KVR_LIST_ENTRY(stalled.next, struct kvr_client, link);
-        listener->handler.on_gone(listener->handler.context, client);
-        kvr_client_abort(client);
-    }
+    lose(listener, &stalled);
 }
 
 /* A slow reader gets all of its last answer; then the connection may stay only a little. */
@@ -300,7 +306,8 @@ void kvr_listener_close(struct kvr_listener *listener)
         if (kvr_client_unsent(client) == 0)
             kvr_client_close(client);
     }
-    struct kvr_list *lists[] = {&listener->receiving, &listener->answering, &listener->leaving};
+    lose(listener, &listener->answering);
+    struct kvr_list *lists[] = {&listener->receiving, &listener->leaving};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         KVR_LIST_FOREACH (link, lists[i])
             kvr_client_abort(KVR_LIST_ENTRY(link, struct kvr_client, link));

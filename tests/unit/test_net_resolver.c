@@ -341,12 +341,13 @@ static void engine_answer(struct engine *engine, int i)
 static struct kvr_ingress ingress;
 static char policies[64];
 static int answered;
+static bool lost; /* what answers goes */
 
 static void on_fetched(void *context, const struct kvr_fetch_result *result)
 {
     (void)context;
     assert_int_equal(result->uv_code, 0);
-    assert_int_equal(result->status, 200);
+    assert_int_equal(result->status / 100, lost ? 5 : 2);
     answered++;
 }
 
@@ -448,9 +449,15 @@ static void test_a_replica_that_moves(void **state)
     engine_answer(&fresh, 1);
     assert_true(net_run_until(&f.net, &answered, 4, 2000));
     assert_int_equal(old.count, 2);
-    stop_ingress();
+    ask();
+    assert_true(net_run_until(&f.net, &fresh.count, 3, 2000));
     kvr_listener_close(&old.listener);
     kvr_listener_close(&fresh.listener);
+    assert_int_equal(fresh.gone, 1); /* whom it had not answered */
+    lost = true;
+    assert_true(net_run_until(&f.net, &answered, 5, 2000));
+    lost = false;
+    stop_ingress();
     net_run_for(&f.net, 50);
 }
 
