@@ -87,9 +87,9 @@ describe("README.md", function()
 
   it("names files that are there", function()
     local names = {}
-    for link in readme:gmatch("%]%(([^)]+)%)") do names[#names + 1] = link end
+    for link in readme:gmatch("%]%(([^)]+)%)") do names[#names + 1] = link:match("^[^#]+") end
     for word in readme:gmatch("scripts/([%w_]+)") do names[#names + 1] = "scripts/" .. word end
-    for folder in readme:match("## Where things are\n(.-)\n## "):gmatch("\n (%w+/)") do
+    for folder in (readme .. "\n## "):match("## Where things are\n(.-)\n## "):gmatch("\n (%w+/)") do
       names[#names + 1] = folder
     end
     assert.is_true(#names > 10)
