@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KVR_PACE_WINDOW_NS 10000000u
+#define KVR_PACE_WINDOW_NS 50000000u
 #define KVR_PACE_ON        30
 #define KVR_PACE_OFF       20
 #define KVR_PACE_REQUESTS  16
