@@ -220,6 +220,17 @@ static size_t on_space(struct kvr_stream *stream, char **memory)
     return left;
 }
 
+/* Bytes of a body whose length is known: read into place, or before that was asked for, while the
+ * request before it was answered. */
+static void take_sized(struct kvr_client *client, const char *data, size_t len)
+{
+    if (data == client->in.data + client->in.len)
+        client->in.len += len;
+    else
+        kvr_buffer_append(&client->in, data, len);
+    kvr_client_advance_sized(client);
+}
+
 static void on_data(struct kvr_stream *stream, char *data, size_t len)
 {
     struct kvr_client *client = client_of(stream);
@@ -237,8 +248,7 @@ static void on_data(struct kvr_stream *stream, char *data, size_t len)
             kvr_buffer_append(&client->in, data, len);
             kvr_client_advance_chunked(client, raw_at);
         } else {
-            client->in.len += len; /* it was read into place */
-            kvr_client_advance_sized(client);
+            take_sized(client, data, len);
         }
         break;
     case KVR_CLIENT_HEAD:

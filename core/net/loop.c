@@ -24,11 +24,18 @@ static void keep_pace(struct kvr_loop *loop, uint32_t served)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct kvr_loop *loop = prepare->data;
-    uint32_t served = loop->outbox.served;
-    kvr_outbox_turn(&loop->outbox);
+    kvr_outbox_flush(&loop->outbox);
     if (kvr_pace_matters(&loop->pace))
-        keep_pace(loop, served);
+        keep_pace(loop, loop->served);
+    loop->busy = loop->served >= KVR_LOOP_BUSY;
+    loop->served = 0;
     loop->asleep = true;
+}
+
+static void on_check(uv_check_t *check)
+{
+    struct kvr_loop *loop = check->data;
+    kvr_inbox_serve(&loop->inbox);
 }
 
 void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv)
@@ -40,11 +47,17 @@ void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv)
     loop->prepare.data = loop;
     KVR_CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);
     uv_unref((uv_handle_t *)&loop->prepare);
+    KVR_CHECK(uv_check_init(uv, &loop->check) == 0);
+    loop->check.data = loop;
+    KVR_CHECK(uv_check_start(&loop->check, on_check) == 0);
+    uv_unref((uv_handle_t *)&loop->check);
 }
 
 void kvr_loop_deinit(struct kvr_loop *loop)
 {
     uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->check, NULL);
+    kvr_inbox_deinit(&loop->inbox);
     kvr_outbox_deinit(&loop->outbox);
     kvr_free(loop->read_buffer);
     loop->read_buffer = NULL;
@@ -59,7 +72,7 @@ void kvr_loop_pace(struct kvr_loop *loop, uint32_t period_us)
 
 void kvr_loop_woke(struct kvr_loop *loop)
 {
-    loop->outbox.served++;
+    loop->served++;
     if (loop->asleep) {
         loop->asleep = false;
         loop->woke_ns = uv_hrtime();

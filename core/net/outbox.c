@@ -26,9 +26,7 @@ static void make_room(struct kvr_outbox *outbox, size_t total)
 bool kvr_outbox_take(struct kvr_outbox *outbox, struct kvr_stream *stream, const uv_buf_t *bufs,
                      unsigned count, size_t total)
 {
-    if (stream->boxed)
-        kvr_outbox_flush(outbox); /* its bytes keep their order */
-    if (!outbox->busy || total > KVR_OUTBOX_WRITE_MAX || stream->unsent)
+    if (total > KVR_OUTBOX_WRITE_MAX || stream->unsent)
         return false;
     make_room(outbox, total);
     outbox->writes[outbox->count++] =
@@ -55,12 +53,4 @@ void kvr_outbox_flush(struct kvr_outbox *outbox)
     outbox->count = 0;
     outbox->len = 0;
     outbox->flushing = false;
-}
-
-void kvr_outbox_turn(struct kvr_outbox *outbox)
-{
-    if (outbox->count)
-        kvr_outbox_flush(outbox);
-    outbox->busy = outbox->served >= KVR_OUTBOX_BUSY;
-    outbox->served = 0;
 }

@@ -5,8 +5,8 @@
  * written back to back, they are woken once and stay awake. (2 KB requests, one core: 18 % more of
  * them.)
  *
- * A turn that is not busy writes at once, so that an idle router adds no delay: busy means that the
- * turn before served at least KVR_OUTBOX_BUSY sockets. Large writes always go at once.
+ * A loop that is not busy writes at once, so that an idle router adds no delay (loop.h). Large
+ * writes always go at once.
  *
  * The bytes are copied here; what the kernel does not take of them waits in the stream as ever. */
 #ifndef KVR_OUTBOX_H
@@ -19,7 +19,6 @@
 
 struct kvr_stream;
 
-#define KVR_OUTBOX_BUSY      4
 #define KVR_OUTBOX_BYTES     (256u << 10)
 #define KVR_OUTBOX_WRITE_MAX (16u << 10) /* larger ones go at once */
 #define KVR_OUTBOX_WRITES    512
@@ -34,8 +33,6 @@ struct kvr_outbox {
     char *bytes; /* KVR_OUTBOX_BYTES; NULL until first needed */
     size_t len;
     uint32_t count;
-    uint32_t served; /* sockets, this turn */
-    bool busy;       /* the turn before was */
     bool flushing;
     struct kvr_outbox_write *writes; /* KVR_OUTBOX_WRITES */
 };
@@ -47,7 +44,5 @@ bool kvr_outbox_take(struct kvr_outbox *outbox, struct kvr_stream *stream, const
                      unsigned count, size_t total);
 /* Sends all there is. */
 void kvr_outbox_flush(struct kvr_outbox *outbox);
-/* The end of a turn: flushes, and notes how busy it was. */
-void kvr_outbox_turn(struct kvr_outbox *outbox);
 
 #endif

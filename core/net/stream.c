@@ -65,8 +65,18 @@ static size_t space(struct kvr_stream *stream, char **memory)
     return KVR_READ_BUFFER_BYTES;
 }
 
+/* What a read returned that brought no bytes. */
+static void end_reading(struct kvr_stream *stream, int uv_code)
+{
+    uv_read_stop((uv_stream_t *)&stream->tcp);
+    stream->reading = false;
+    end(stream, true_end(stream, uv_code));
+}
+
 void kvr_stream_read(struct kvr_stream *stream)
 {
+    if (stream->read)
+        kvr_inbox_serve(&stream->loop->inbox);
     /* A read that fills the buffer is followed by another, but others want their turn, too. */
     for (int reads = 0; stream->reading && !stream->closing && reads < READS_MAX; reads++) {
         char *memory = NULL;
@@ -77,10 +87,7 @@ void kvr_stream_read(struct kvr_stream *stream)
         if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (len <= 0) {
-            int uv_code = len ? uv_translate_sys_error(errno) : UV_EOF;
-            uv_read_stop((uv_stream_t *)&stream->tcp);
-            stream->reading = false;
-            end(stream, true_end(stream, uv_code));
+            end_reading(stream, len ? uv_translate_sys_error(errno) : UV_EOF);
             return;
         }
         stream->bytes_in += (uint64_t)len;
@@ -91,13 +98,47 @@ void kvr_stream_read(struct kvr_stream *stream)
     }
 }
 
+void kvr_stream_serve(struct kvr_stream *stream, char *data, size_t len)
+{
+    stream->read = false;
+    if (stream->closing || stream->ended)
+        return;
+    stream->bytes_in += (uint64_t)len;
+    stream->events->on_data(stream, data, len);
+    if (len == KVR_INBOX_ROOM)
+        kvr_stream_read(stream); /* it may have more */
+}
+
+/* Reads into the inbox. False: its owner has memory for what comes, or nothing came. */
+static bool read_ahead(struct kvr_stream *stream)
+{
+    struct kvr_inbox *inbox = &stream->loop->inbox;
+    char *memory = NULL;
+    if (stream->read)
+        kvr_inbox_serve(inbox);
+    if (!stream->reading || (stream->events->on_space && stream->events->on_space(stream, &memory)))
+        return false;
+    memory = kvr_inbox_space(inbox);
+    ssize_t len = recv(stream->fd, memory, KVR_INBOX_ROOM, MSG_DONTWAIT);
+    if (len < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
+        return false;
+    if (len <= 0) {
+        end_reading(stream, len ? uv_translate_sys_error(errno) : UV_EOF);
+        return true;
+    }
+    stream->read = true;
+    kvr_inbox_put(inbox, stream, (size_t)len);
+    return true;
+}
+
 static void on_readable(uv_stream_t *handle, ssize_t code, const uv_buf_t *buf)
 {
     (void)code;
     (void)buf;
     struct kvr_stream *stream = handle->data;
     kvr_loop_woke(stream->loop);
-    kvr_stream_read(stream);
+    if (!stream->loop->busy || !read_ahead(stream))
+        kvr_stream_read(stream);
 }
 
 void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
@@ -240,7 +281,9 @@ void kvr_stream_write(struct kvr_stream *stream, const uv_buf_t *bufs, unsigned 
         return;
     size_t total = total_of(bufs, count);
     stream->bytes_out += total;
-    if (!kvr_outbox_take(&stream->loop->outbox, stream, bufs, count, total))
+    if (stream->boxed)
+        kvr_outbox_flush(&stream->loop->outbox); /* its bytes keep their order */
+    if (!stream->loop->busy || !kvr_outbox_take(&stream->loop->outbox, stream, bufs, count, total))
         kvr_stream_send(stream, bufs, count);
 }
 

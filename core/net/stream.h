@@ -1,9 +1,10 @@
 /* One TCP connection with bounded buffering in both directions.
  *
- * Reading: bytes arrive in the loop's shared buffer and live only during on_data, unless the owner
- * offers its own memory by on_space (a body whose length is known). Reading goes on all the time,
- * so that a peer's close is noticed at once; kvr_stream_pause is for back-pressure only, because
- * stopping and starting costs two system calls each.
+ * Reading: bytes arrive in the loop's shared memory, at once or with those of others in a busy turn
+ * (inbox.h), and live only during on_data, unless the owner offers its own memory by on_space (a
+ * body whose length is known). Reading goes on all the time, so that a peer's close is noticed at
+ * once; kvr_stream_pause is for back-pressure only, because stopping and starting costs two system
+ * calls each. What had been read by then still comes: at most KVR_INBOX_ROOM bytes.
  *
  * Writing: to the socket, at once or with the others of a busy turn (outbox.h); what the kernel
  * does not take is copied and sent when it can, and on_drained tells when all of it has gone. The
@@ -50,6 +51,7 @@ struct kvr_stream {
     uint64_t bytes_out; /* accepted for sending */
     bool reading;
     bool paused;
+    bool read;  /* bytes of this turn are still in the inbox */
     bool boxed; /* a write of this turn is still in the outbox */
     bool ended; /* on_end was called */
     bool closing;
@@ -62,6 +64,8 @@ void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
 void kvr_stream_start(struct kvr_stream *stream);
 /* Reads what has come by now, before the loop does; nothing while it is paused. */
 void kvr_stream_read(struct kvr_stream *stream);
+/* For inbox.c: gives its owner what was read. */
+void kvr_stream_serve(struct kvr_stream *stream, char *data, size_t len);
 void kvr_stream_pause(struct kvr_stream *stream);
 void kvr_stream_resume(struct kvr_stream *stream);
 /* Has the peer closed or broken the connection? For a paused stream, which hears of neither. */

@@ -173,14 +173,22 @@ static struct kvr_upstream *open_new(struct kvr_upstream_pool *pool, void *user,
     return upstream;
 }
 
+static struct kvr_upstream *first_idle(struct kvr_upstream_pool *pool)
+{
+    return KVR_LIST_ENTRY(pool->idle.next, struct kvr_upstream, link);
+}
+
 struct kvr_upstream *kvr_upstream_acquire(struct kvr_upstream_pool *pool, void *user, bool fresh,
                                           bool *ready, int *uv_code)
 {
+    /* One that has sent something unasked for is no use. */
+    while (!fresh && !kvr_list_empty(&pool->idle) && first_idle(pool)->stream.read)
+        close_now(first_idle(pool));
     if (fresh || kvr_list_empty(&pool->idle)) {
         *ready = false;
         return open_new(pool, user, uv_code);
     }
-    struct kvr_upstream *upstream = KVR_LIST_ENTRY(pool->idle.next, struct kvr_upstream, link);
+    struct kvr_upstream *upstream = first_idle(pool);
     leave_list(upstream);
     upstream->user = user;
     upstream->reused = true;

@@ -1,0 +1,36 @@
+#include "inbox.h"
+
+#include "check.h"
+#include "memory.h"
+#include "stream.h"
+
+void kvr_inbox_deinit(struct kvr_inbox *inbox)
+{
+    kvr_free(inbox->bytes);
+    *inbox = (struct kvr_inbox){0};
+}
+
+char *kvr_inbox_space(struct kvr_inbox *inbox)
+{
+    if (!inbox->bytes)
+        inbox->bytes = kvr_alloc(KVR_INBOX_BYTES);
+    if (inbox->count == KVR_INBOX_READS || inbox->len + KVR_INBOX_ROOM > KVR_INBOX_BYTES)
+        kvr_inbox_serve(inbox);
+    return inbox->bytes + inbox->len;
+}
+
+void kvr_inbox_put(struct kvr_inbox *inbox, struct kvr_stream *stream, size_t len)
+{
+    KVR_CHECK(inbox->next == 0 && len <= KVR_INBOX_ROOM); /* nothing comes in while it is served */
+    inbox->reads[inbox->count++] = (struct kvr_inbox_read){stream, inbox->len, (uint32_t)len};
+    inbox->len += (uint32_t)len;
+}
+
+void kvr_inbox_serve(struct kvr_inbox *inbox)
+{
+    while (inbox->next < inbox->count) {
+        struct kvr_inbox_read read = inbox->reads[inbox->next++];
+        kvr_stream_serve(read.stream, inbox->bytes + read.at, read.len);
+    }
+    inbox->next = inbox->count = inbox->len = 0;
+}
