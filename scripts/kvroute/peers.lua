@@ -1,5 +1,6 @@
--- The proxies that benches compare: kvroute and the load balancers an operator would take instead,
--- each on one core, before the same backends, with connections to them kept.
+-- The proxies that benches compare: kvroute, the load balancers an operator would take instead, and
+-- a relay that shows what any proxy must cost; each on one core, before the same backends, with
+-- connections to them kept.
 local bench = require("kvroute.bench")
 
 local M = {}
@@ -60,7 +61,7 @@ error_log stderr error;
 worker_rlimit_nofile 16384;
 events { worker_connections 8192; }
 http {
-  access_log off;
+  access_log %s;
   client_body_buffer_size 512k;
   client_max_body_size 64m;
   keepalive_requests 100000000;
@@ -74,18 +75,20 @@ http {
     location / { proxy_pass http://replicas; proxy_http_version 1.1;
       proxy_set_header Connection ""; proxy_buffering %s; } }
 }
-]]):format(bench.work, port, bench.work, bench.work, bench.work, bench.work, bench.work,
+]]):format(bench.work, port, options.logs and bench.work .. "/nginx.log combined buffer=64k flush=1s"
+    or "off", bench.work, bench.work, bench.work, bench.work, bench.work,
     upstreams(ports, "    server 127.0.0.1:", ";"), port,
-    options and options.stream and "off" or "on"))
+    options.stream and "off" or "on"))
   return bench.start(core, { "nginx", "-c", conf, "-p", bench.work })
 end
 
-local function haproxy_on(port, core, ports)
+local function haproxy_on(port, core, ports, options)
   local conf = bench.write("haproxy." .. port .. ".cfg", ([[
 global
   nbthread 1
   maxconn 8192
   tune.bufsize 32768
+%s
 defaults
   mode http
   timeout connect 5s
@@ -94,22 +97,34 @@ defaults
   option http-keep-alive
   option http-no-delay
   http-reuse always
+%s
 frontend in
   bind 127.0.0.1:%d
   default_backend replicas
 backend replicas
   balance leastconn
 %s
-]]):format(port, upstreams(ports, "  server r%d 127.0.0.1:", "")))
+]]):format(options.logs and "  log stdout format raw local0" or "",
+    options.logs and "  log global\n  option httplog" or "", port,
+    upstreams(ports, "  server r%d 127.0.0.1:", "")))
   return bench.start(core, { "haproxy", "-db", "-f", conf })
 end
 
+---@param options? {stream: boolean, logs: boolean} relays each event as it comes; writes a line for
+---each request to a file, as its operators have it do
 function M.nginx(core, ports, options)
-  return start_on_some_port(function(port) return nginx_on(port, core, ports, options) end)
+  return start_on_some_port(function(port) return nginx_on(port, core, ports, options or {}) end)
 end
 
-function M.haproxy(core, ports)
-  return start_on_some_port(function(port) return haproxy_on(port, core, ports) end)
+---@param options? {logs: boolean}
+function M.haproxy(core, ports, options)
+  return start_on_some_port(function(port) return haproxy_on(port, core, ports, options or {}) end)
+end
+
+---Passes bytes on and does nothing else.
+function M.relay(core, ports)
+  local pid = bench.start(core, { bench.build .. "/bench_relay", unpack(ports) })
+  return pid, tonumber((bench.await_output(pid, "port (%d+)\n")))
 end
 
 ---The light backend on so many ports of one core.
