@@ -52,6 +52,7 @@ local function start_on_some_port(start)
 end
 
 local function nginx_on(port, core, ports, options)
+  local log = options.logs and bench.work .. "/nginx.log combined buffer=64k flush=1s" or "off"
   local conf = bench.write("nginx." .. port .. ".conf", ([[
 worker_processes 1;
 daemon off;
@@ -75,8 +76,7 @@ http {
     location / { proxy_pass http://replicas; proxy_http_version 1.1;
       proxy_set_header Connection ""; proxy_buffering %s; } }
 }
-]]):format(bench.work, port, options.logs and bench.work .. "/nginx.log combined buffer=64k flush=1s"
-    or "off", bench.work, bench.work, bench.work, bench.work, bench.work,
+]]):format(bench.work, port, log, bench.work, bench.work, bench.work, bench.work, bench.work,
     upstreams(ports, "    server 127.0.0.1:", ";"), port,
     options.stream and "off" or "on"))
   return bench.start(core, { "nginx", "-c", conf, "-p", bench.work })
