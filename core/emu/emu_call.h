@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "emu_answer.h"
+#include "emu_huge.h"
 #include "emu_log.h"
 #include "emu_output.h"
 #include "live_engine.h"
@@ -47,18 +48,20 @@ struct kvr_emu_call {
     struct kvr_emu_answer answer; /* its choices are &choice, or its own */
     struct kvr_emu_fault fault;
     struct kvr_emu_entry *entry;    /* in the log; may be NULL */
-    uint64_t huge_left;             /* bytes still to send of a huge answer */
-    struct kvr_emu_delay more;      /* until its next piece */
+    struct kvr_emu_huge huge;       /* its body under that fault */
     struct kvr_buffer conversation; /* owned; to remember with a response */
 };
 
 /* Answers a request to a generating API (emu_call_begin.c). */
 void kvr_emu_call_generate(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
                            enum kvr_api api);
-/* Answers with what is given, under a fault of its bytes. */
+/* Answers with what is given, under a fault of its bytes. `headers` is lines, or empty. */
 void kvr_emu_call_page(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
                        uint16_t status, struct kvr_slice headers, struct kvr_slice content_type,
                        struct kvr_slice body);
+/* Answers with an error. */
+void kvr_emu_call_problem(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
+                          enum kvr_api api, const struct kvr_emu_problem *problem);
 /* The fault `huge`. */
 void kvr_emu_call_huge(struct kvr_replica_server *server, const struct kvr_emu_visit *visit);
 
@@ -69,13 +72,18 @@ void kvr_emu_call_drained(struct kvr_emu_call *call);
 
 /* For the sink of the server; context: the call. */
 void kvr_emu_call_on_event(void *context, struct kvr_slice event, uint32_t tokens);
-/* For emu_call_begin.c: a call of nothing yet, under the visit's fault. */
+/* emu_call_events.c; context: the server. */
+extern const struct kvr_live_handler kvr_emu_call_events;
+
+/* ---- for the files of a call ---- */
+
+/* A call of nothing yet, under the visit's fault. */
 struct kvr_emu_call *kvr_emu_call_new(struct kvr_replica_server *server,
                                       const struct kvr_emu_visit *visit);
-
+/* The head of its answer, once. `headers` is lines, or empty; `length` < 0: not known yet. */
+void kvr_emu_call_head(struct kvr_emu_call *call, uint16_t status, struct kvr_slice headers,
+                       const char *content_type, int64_t length);
 /* Instead of an answer, or in its middle. Ends the call, at once or when all is sent. */
 void kvr_emu_call_fail(struct kvr_emu_call *call, const struct kvr_emu_problem *problem);
-
-extern const struct kvr_live_handler kvr_emu_call_events; /* context: the server */
 
 #endif

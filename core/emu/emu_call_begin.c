@@ -234,7 +234,7 @@ void kvr_emu_call_generate(struct kvr_replica_server *server, const struct kvr_e
     struct kvr_emu_ask ask;
     uint64_t salt = 0;
     if (!kvr_emu_ask_read(&ask, api, visit->request->body, &problem)) {
-        kvr_emu_reply_problem(server, visit, api, &problem);
+        kvr_emu_call_problem(server, visit, api, &problem);
         return;
     }
     struct kvr_emu_call *call = kvr_emu_call_new(server, visit);

@@ -14,15 +14,15 @@ struct page {
 static void reply_json(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
                        struct kvr_buffer *body)
 {
-    kvr_emu_reply(server, visit, 200, kvr_slice_of(""), kvr_slice_of("application/json"),
-                  kvr_buffer_slice(body));
+    kvr_emu_call_page(server, visit, 200, kvr_slice_of(""), kvr_slice_of("application/json"),
+                      kvr_buffer_slice(body));
     kvr_buffer_deinit(body);
 }
 
 static void reply_empty(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
                         uint16_t status)
 {
-    kvr_emu_reply(server, visit, status, kvr_slice_of(""), kvr_slice_of(""), kvr_slice_of(""));
+    kvr_emu_call_page(server, visit, status, kvr_slice_of(""), kvr_slice_of(""), kvr_slice_of(""));
 }
 
 /* ---- health ---- */
@@ -39,7 +39,7 @@ static void answer_health(struct kvr_replica_server *server, const struct kvr_em
     } else {
         struct kvr_emu_problem problem = {0};
         kvr_emu_refuse(&problem, KVR_EMU_NOT_READY, NULL, "Loading model");
-        kvr_emu_reply_problem(server, visit, KVR_API_OPAQUE, &problem);
+        kvr_emu_call_problem(server, visit, KVR_API_OPAQUE, &problem);
     }
 }
 
@@ -77,9 +77,9 @@ static void answer_metrics(struct kvr_replica_server *server, const struct kvr_e
         .late_ns = &server->live.late_ns,
     };
     kvr_emu_metrics_write(&server->metrics, &page, &body);
-    kvr_emu_reply(server, visit, 200, kvr_slice_of(""),
-                  kvr_slice_of("text/plain; version=0.0.4; charset=utf-8"),
-                  kvr_buffer_slice(&body));
+    kvr_emu_call_page(server, visit, 200, kvr_slice_of(""),
+                      kvr_slice_of("text/plain; version=0.0.4; charset=utf-8"),
+                      kvr_buffer_slice(&body));
     kvr_buffer_deinit(&body);
 }
 
@@ -92,7 +92,7 @@ static void answer_reset(struct kvr_replica_server *server, const struct kvr_emu
     struct kvr_emu_problem problem = {0};
     kvr_emu_refuse(&problem, KVR_EMU_ORDERED, NULL, "requests hold blocks of the cache");
     problem.status = 409;
-    kvr_emu_reply_problem(server, visit, KVR_API_OPAQUE, &problem);
+    kvr_emu_call_problem(server, visit, KVR_API_OPAQUE, &problem);
 }
 
 /* ---- models ---- */
@@ -167,7 +167,7 @@ static bool tokenize(struct kvr_replica_server *server, const struct kvr_emu_vis
     ok = ok && kvr_emu_prompt_write(&ask, 0, &server->profile, 0, true, &server->tokens,
                                     &server->scratch, &problem);
     if (!ok)
-        kvr_emu_reply_problem(server, visit, api, &problem);
+        kvr_emu_call_problem(server, visit, api, &problem);
     return ok;
 }
 
@@ -267,9 +267,9 @@ bool kvr_replica_server_page(struct kvr_replica_server *server, const struct kvr
     struct kvr_buffer body = {0};
     kvr_buffer_printf(&allow, "Allow: %s\r\n", methods);
     kvr_emu_error_body(server->options.flavour, KVR_API_OPAQUE, &problem, &body);
-    kvr_emu_reply(server, visit, kvr_emu_error_status(server->options.flavour, &problem),
-                  kvr_buffer_slice(&allow), kvr_slice_of("application/json"),
-                  kvr_buffer_slice(&body));
+    kvr_emu_call_page(server, visit, kvr_emu_error_status(server->options.flavour, &problem),
+                      kvr_buffer_slice(&allow), kvr_slice_of("application/json"),
+                      kvr_buffer_slice(&body));
     kvr_buffer_deinit(&allow);
     kvr_buffer_deinit(&body);
     return true;

@@ -112,12 +112,8 @@ struct kvr_emu_visit {
     uint32_t nth;                      /* of its connection */
 };
 
-/* A whole answer, under the visit's fault. `headers` is lines, or empty. */
-void kvr_emu_reply(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
-                   uint16_t status, struct kvr_slice headers, struct kvr_slice content_type,
-                   struct kvr_slice body);
-void kvr_emu_reply_problem(struct kvr_replica_server *server, const struct kvr_emu_visit *visit,
-                           enum kvr_api api, const struct kvr_emu_problem *problem);
+/* Of the listener (replica_request.c); context: the server. */
+extern const struct kvr_handler kvr_replica_requests;
 /* Pages: models, health, metrics and the like. False: no page has that path. */
 bool kvr_replica_server_page(struct kvr_replica_server *server, const struct kvr_emu_visit *visit);
 /* Orders to the emulator: /fault and /log. False: it is none. `replicas` are those of the process,
