@@ -42,6 +42,8 @@ void kvr_workload_defaults(struct kvr_workload_options *options)
         .weight_power = 0.85,
         .weight_sigma = 1.6476,
         .weight_cap = 0.0029,
+        .thread_end = 0.3,
+        .thread_gap_ms = 30000,
         .output_tokens = 48,
     };
 }
@@ -55,6 +57,8 @@ static int check(const struct kvr_workload_options *o, struct kvr_error *error)
 {
     bool closed = o->arrivals == KVR_ARRIVALS_CLOSED;
     bool sessions = o->kind == KVR_WORKLOAD_SESSIONS, keys = o->kind == KVR_WORKLOAD_KEYS;
+    bool threads = o->thread_more > 0;
+    double begun_before = kvr_threads_before_ms(o) / 1e3 * o->rate / kvr_threads_mean(o);
     const struct range ranges[] = {
         {"kind", o->kind, KVR_WORKLOAD_SESSIONS, KVR_WORKLOAD_LIST},
         {"arrivals", o->arrivals, KVR_ARRIVALS_CLOSED, KVR_ARRIVALS_BOOTSTRAP},
@@ -65,7 +69,7 @@ static int check(const struct kvr_workload_options *o, struct kvr_error *error)
         {"start_ms", o->start_ms, 0, 1e9},
         {"rate", o->rate, o->arrivals == KVR_ARRIVALS_RATE ? 1e-6 : 0, 1e6},
         {"gap_cv", o->gap_cv, 0, 10},
-        {"rate_end", o->rate_end, 0, 1e6},
+        {"rate_end", o->rate_end, 0, threads ? 0 : 1e6},
         {"ramp_ms", o->ramp_ms, o->rate_end > 0 ? 1e-3 : 0, 1e12},
         {"pool_s", o->pool_s, 0, 1e6},
         {"time_scale", o->time_scale, 1e-6, 1e6},
@@ -94,9 +98,13 @@ static int check(const struct kvr_workload_options *o, struct kvr_error *error)
         {"population", o->population, o->population ? o->keys : 0, o->weights_len ? 0 : 1e8},
         {"weight_sigma", o->weight_sigma, 0, 10},
         {"weight_cap", o->weight_cap, o->population ? 1.0 / o->population : 0, 1},
-        {"drift_sigma", o->drift_sigma, 0, 10},
+        {"drift_sigma", o->drift_sigma, 0, threads ? 0 : 10},
         {"drift_requests", o->drift_requests, o->drift_sigma > 0 ? 1 : 0, 1e15},
         {"length_sigma", o->length_sigma, 0, 3},
+        {"thread_more", o->thread_more, 0, keys && o->arrivals == KVR_ARRIVALS_RATE},
+        {"thread_end", o->thread_end, threads ? 0.01 : 0, 1},
+        {"thread_gap_ms", o->thread_gap_ms, threads ? 1e-3 : 0, 1e9},
+        {"number of threads before the start", begun_before, 0, 1e7},
         {"output_tokens", o->output_tokens, keys, 1e7},
         {"output_cv", o->output_cv, 0, 10},
     };
@@ -232,6 +240,7 @@ void kvr_workload_destroy(struct kvr_workload *workload)
     if (!workload)
         return;
     kvr_popularity_deinit(&workload->popularity);
+    kvr_event_queue_deinit(&workload->threads.due);
     kvr_request_list_deinit(&workload->list);
     kvr_buffer_deinit(&workload->name);
     kvr_free(workload->pieces);

@@ -12,6 +12,9 @@
  *                   a turn quotes are made up here, not by an engine.
  *   kind KEYS       independent requests, each [template][context of a key][one of the key's
  *                   variants][something new], keys drawn by weight. The key is the session.
+ *                   With `thread_more`, RATE: threads of turns about one key, which begin at
+ *                   random, one user each; [something new] is what its turns before said and were
+ *                   answered, and what this one says.
  *   kind LIST       requests given one by one by kvr_workload_add: a trace.
  *
  *   arrivals CLOSED each user sends its next turn `think_ms` after the answer to the one before:
@@ -141,6 +144,10 @@ struct kvr_workload_options {
     double length_sigma;    /* 0: alike; a key's own texts are exp(sigma x normal) times as long */
     const double *weights;  /* by key, instead of any law; borrowed until create */
     uint32_t weights_len;   /* 0: by a law; else the number of keys */
+    double thread_more;     /* 0: each request stands alone; else that part of all threads has two
+                               turns or more. RATE, constant, no drift ... */
+    double thread_end;    /* ... 0.3: from the second on, the chance that a turn is the last ... */
+    double thread_gap_ms; /* ... 30,000: mean of the exponential gap between two turns */
     uint32_t output_tokens; /* 48: mean, or each */
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */

@@ -23,6 +23,13 @@ static void add(struct kvr_workload *workload, struct kvr_workload_request *requ
     request->prompt_bytes += bytes;
 }
 
+static uint32_t unique_bytes(const struct kvr_workload_options *o, uint64_t user, uint64_t turn)
+{
+    double length = kvr_unit(kvr_draw(o->seed, KVR_FOR_LENGTH, user, turn));
+    double unique = o->unique_tokens * (1 - o->unique_spread + 2 * o->unique_spread * length);
+    return bytes_of(o, unique);
+}
+
 static void draw_output(const struct kvr_workload_options *o, uint64_t user, uint64_t turn,
                         struct kvr_workload_request *request)
 {
@@ -78,32 +85,48 @@ static void drift_to(struct kvr_workload *workload, uint64_t steps)
     workload->drift_steps = steps;
 }
 
+/* What is new in a request, and in front of it what its thread said and was answered before. */
+static void add_turns(struct kvr_workload *workload, struct kvr_workload_request *request)
+{
+    const struct kvr_workload_options *o = &workload->options;
+    uint64_t user = request->user;
+    uint64_t first = o->thread_more > 0 ? 0 : request->turn;
+    for (uint64_t turn = first; turn <= request->turn; turn++) {
+        add(workload, request, kvr_text_id(workload, KVR_TEXT_UNIQUE, user, turn),
+            unique_bytes(o, user, turn), KVR_USER);
+        draw_output(o, user, turn, request);
+        if (turn < request->turn)
+            add(workload, request, kvr_text_id(workload, KVR_TEXT_ASSISTANT, user, turn),
+                bytes_of(o, request->output_tokens), KVR_ASSISTANT);
+    }
+}
+
 bool kvr_keys_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
                    struct kvr_workload_request *request)
 {
     const struct kvr_workload_options *o = &workload->options;
+    bool threads = o->thread_more > 0;
+    if (threads && turn >= kvr_thread_turns(o, user))
+        return false;
     if (workload->drift) {
         uint64_t users = o->arrivals == KVR_ARRIVALS_CLOSED ? o->users : 1;
         drift_to(workload, (uint64_t)((double)(turn * users + user) / o->drift_requests));
     }
-    double unit = kvr_unit(kvr_draw(o->seed, KVR_FOR_KEY, user, turn));
+    double unit = kvr_unit(kvr_draw(o->seed, KVR_FOR_KEY, user, threads ? 0 : turn));
     uint64_t key = kvr_popularity_draw(&workload->popularity, unit);
     uint64_t variant =
         o->variants ? kvr_draw(o->seed, KVR_FOR_VARIANT, user, turn) % o->variants : 0;
-    double length = kvr_unit(kvr_draw(o->seed, KVR_FOR_LENGTH, user, turn));
     double longer = length_of(o, key);
-    double unique = o->unique_tokens * (1 - o->unique_spread + 2 * o->unique_spread * length);
     request->session = key + 1;
-    request->session_turn = 1;
+    request->session_turn = threads ? (uint32_t)turn + 1 : 1;
+    request->session_turns = threads ? kvr_thread_turns(o, user) : 0;
     add(workload, request, kvr_text_id(workload, KVR_TEXT_TEMPLATE, 0, 0),
         bytes_of(o, o->template_tokens), KVR_SYSTEM);
     add(workload, request, kvr_text_id(workload, KVR_TEXT_CONTEXT, key, 0),
         bytes_of(o, o->context_tokens * longer), KVR_USER);
     add(workload, request, kvr_text_id(workload, KVR_TEXT_VARIANT, key, variant),
         bytes_of(o, o->variant_tokens * longer), KVR_USER);
-    add(workload, request, kvr_text_id(workload, KVR_TEXT_UNIQUE, user, turn), bytes_of(o, unique),
-        KVR_USER);
-    draw_output(o, user, turn, request);
+    add_turns(workload, request);
     return request->pieces_len > 0;
 }
 

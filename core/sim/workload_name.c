@@ -52,6 +52,9 @@ static void name_requests(struct kvr_workload *workload, struct kvr_buffer *out)
             kvr_buffer_printf(out, "drift=" N "/" N ",", o->drift_sigma, o->drift_requests);
         if (o->length_sigma > 0)
             kvr_buffer_printf(out, "length=" N ",", o->length_sigma);
+        if (o->thread_more > 0)
+            kvr_buffer_printf(out, "threads=" N "/" N "~" N ",", o->thread_more, o->thread_end,
+                              o->thread_gap_ms);
         break;
     default:
         kvr_buffer_printf(out, "list(n=%llu,hash=%016llx,",

@@ -4,6 +4,7 @@
 
 #include "arrivals.h"
 #include "buffer.h"
+#include "event_queue.h"
 #include "popularity.h"
 #include "rng.h"
 #include "workload.h"
@@ -36,6 +37,8 @@ enum kvr_purpose {
     /* keys */
     KVR_FOR_DRIFT,
     KVR_FOR_KEY_LENGTH,
+    KVR_FOR_THREAD,
+    KVR_FOR_THREAD_GAP,
 };
 
 #define KVR_WORKLOAD_PIECES_MAX 4096 /* of one request that is not of a list */
@@ -70,12 +73,24 @@ struct kvr_drift {
     double walk;  /* sum of so many normal numbers as it has taken steps */
 };
 
+/* Threads under way. Times are of a clock that has run for before_ns when the first request may be
+ * sent. */
+struct kvr_threads {
+    struct kvr_event_queue due; /* the next turn of each: a is the turn, b the thread */
+    uint64_t before_ns;
+    uint64_t begun;    /* threads, so the number of the one that begins next ... */
+    uint64_t start_ns; /* ... at that time ... */
+    bool starts;       /* ... unless none does */
+    uint64_t sent;     /* turns */
+};
+
 struct kvr_workload {
     struct kvr_workload_options options; /* derived fields filled in; borrowed arrays NULL */
     struct kvr_popularity popularity;    /* of sessions or keys; drifting, as they are now */
     struct kvr_drift *drift;             /* by key; NULL: weights stay */
     uint64_t drift_steps;                /* that all have taken */
-    struct kvr_arrivals arrivals;
+    struct kvr_arrivals arrivals;        /* of requests; with threads, of these */
+    struct kvr_threads threads;
     struct kvr_request_list list;
     struct kvr_piece *pieces; /* of the request last asked for */
     struct kvr_buffer name;
@@ -110,6 +125,14 @@ bool kvr_sessions_turn(struct kvr_workload *workload, uint64_t user, uint64_t tu
 void kvr_keys_start_drift(struct kvr_workload *workload);
 bool kvr_keys_turn(struct kvr_workload *workload, uint64_t user, uint64_t turn,
                    struct kvr_workload_request *request);
+
+/* Turns of a thread on average, and of this one; 1 without threads. */
+double kvr_threads_mean(const struct kvr_workload_options *options);
+uint32_t kvr_thread_turns(const struct kvr_workload_options *options, uint64_t user);
+/* So long before the start threads are followed. */
+double kvr_threads_before_ms(const struct kvr_workload_options *options);
+void kvr_threads_rewind(struct kvr_workload *workload);
+bool kvr_threads_next(struct kvr_workload *workload, struct kvr_arrival *arrival);
 
 void kvr_request_list_sort(struct kvr_request_list *list);
 void kvr_request_list_deinit(struct kvr_request_list *list);

@@ -98,7 +98,7 @@ void kvr_workload_rewind(struct kvr_workload *workload)
                    : o->arrivals == KVR_ARRIVALS_TIMES ? KVR_PROCESS_TIMES
                                                        : KVR_PROCESS_BOOTSTRAP,
         .seed = kvr_draw(o->seed, KVR_FOR_GAPS, 0, 0),
-        .rate = o->rate,
+        .rate = o->rate / kvr_threads_mean(o),
         .gap_cv = o->gap_cv,
         .rate_end = o->rate_end,
         .ramp_ms = o->ramp_ms,
@@ -112,6 +112,8 @@ void kvr_workload_rewind(struct kvr_workload *workload)
     if (options.process == KVR_PROCESS_BOOTSTRAP && options.times_len < 2)
         options.process = KVR_PROCESS_TIMES; /* there is nothing to draw from */
     kvr_arrivals_init(&workload->arrivals, &options);
+    if (o->thread_more > 0)
+        kvr_threads_rewind(workload);
 }
 
 /* Who is `place`-th in that round: each round goes through all users in an order of its own, since
@@ -144,11 +146,14 @@ bool kvr_workload_next(struct kvr_workload *workload, struct kvr_arrival *arriva
     KVR_CHECK(o->arrivals != KVR_ARRIVALS_CLOSED);
     if (o->kind == KVR_WORKLOAD_LIST && !list->sorted)
         kvr_workload_rewind(workload);
-    uint64_t n = workload->arrivals.count;
+    bool threads = o->thread_more > 0;
+    uint64_t n = threads ? workload->threads.sent : workload->arrivals.count;
     if (o->arrivals_max && n >= o->arrivals_max)
         return false;
     if (o->kind == KVR_WORKLOAD_LIST && n >= list->rows_len)
         return false;
+    if (threads)
+        return kvr_threads_next(workload, arrival);
     if (!kvr_arrivals_next(&workload->arrivals, &arrival->due_ns))
         return false;
     if (o->kind == KVR_WORKLOAD_LIST) {

@@ -70,6 +70,10 @@ local sessions = {
 ---@field drift_sigma number? 0, weights walk at random: times exp(sigma x normal) ...
 ---@field drift_requests number? ... every so many requests
 ---@field length_sigma number? 0, a key's own texts are exp(sigma x normal) times as long
+---@field thread_more number? 0: each request stands alone; else that part of all threads of turns
+---  about one key has two or more, in an open loop of `rate`
+---@field thread_end number? 0.3, from the second on the chance that a turn is the last
+---@field thread_gap_ms number? 30,000, mean gap between two turns
 ---@field output_tokens number? 48
 ---@field output_cv number? 0 fixed, else lognormal
 ---@field output_max number?
@@ -80,7 +84,8 @@ local keys = {
   weight_power = "number?", population = "count?", weight_sigma = "number?",
   weight_cap = "number?", weights = "table?", output_tokens = "count?", output_cv = "number?",
   output_max = "count?", drift_sigma = "number?", drift_requests = "number?",
-  length_sigma = "number?",
+  length_sigma = "number?", thread_more = "number?", thread_end = "number?",
+  thread_gap_ms = "number?",
 }
 
 ---@class kvr.TraceWorkload : kvr.Arrivals

@@ -469,7 +469,6 @@ static void test_whales_of_a_steep_law(void **state)
     kvr_workload_destroy(workload);
 }
 
-/* Times that no clock reaches do not come round to its start: they do not come. */
 /* Every 100 requests all weights take a step, whatever order requests are asked for in. */
 static void test_drift(void **state)
 {
@@ -541,6 +540,85 @@ static void test_lengths_of_keys(void **state)
     kvr_workload_destroy(workload);
 }
 
+static struct kvr_workload_options threads(void)
+{
+    struct kvr_workload_options options = defaults();
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.arrivals = KVR_ARRIVALS_RATE;
+    options.rate = 20;
+    options.gap_cv = 1;
+    options.bytes_per_token = 4;
+    options.thread_more = 0.493;
+    return options;
+}
+
+/* All turns of a thread are about one key, and each begins with what was said before. */
+static void test_turns_of_a_thread(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = threads();
+    options.variants = 1; /* what is in front of the turns does not change either */
+    struct kvr_workload *workload = make(&options);
+    uint64_t requests = 0, of_several = 0, longest = 0, n = 20000;
+    for (uint64_t user = 0; user < n; user++) {
+        static struct kvr_piece before[4096];
+        uint32_t before_len = 0;
+        uint64_t turns = 0, session = 0;
+        struct kvr_workload_request r;
+        for (; kvr_workload_turn(workload, user, turns, &r); turns++) {
+            assert_true(turns == 0 || r.session == session);
+            assert_int_equal(r.session_turn, turns + 1);
+            assert_true(r.session_turns > turns);
+            assert_int_equal(r.pieces_len, 4 + 2 * turns);
+            for (uint32_t i = 0; i < before_len; i++)
+                assert_true(same(&r.pieces[i], &before[i]));
+            if (turns > 0)
+                assert_int_equal(r.pieces[before_len].bytes, 48 * 4); /* the answer */
+            session = r.session;
+            before_len = r.pieces_len;
+            memcpy(before, r.pieces, before_len * sizeof *before);
+        }
+        assert_true(turns > 0);
+        requests += turns;
+        of_several += turns > 1 ? turns : 0;
+        longest = turns > longest ? turns : longest;
+    }
+    near((double)requests / (double)n, 1 + 0.493 / 0.3, 0.02);
+    near((double)of_several / (double)requests, 0.808, 0.01);
+    assert_true(longest > 15);
+    kvr_workload_destroy(workload);
+}
+
+static void test_threads_refused(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = threads();
+    options.arrivals = KVR_ARRIVALS_CLOSED;
+    refused(options, "thread_more");
+    options = threads();
+    options.kind = KVR_WORKLOAD_SESSIONS;
+    refused(options, "thread_more");
+    options = threads();
+    options.thread_end = 0;
+    refused(options, "thread_end");
+    options = threads();
+    options.thread_gap_ms = 0;
+    refused(options, "thread_gap_ms");
+    options = threads();
+    options.rate_end = 30;
+    options.ramp_ms = 1000;
+    refused(options, "rate_end");
+    options = threads();
+    options.drift_sigma = 0.3;
+    options.drift_requests = 100;
+    refused(options, "drift_sigma");
+    options = threads();
+    options.thread_gap_ms = 1e9; /* a life of a month */
+    options.rate = 1e5;
+    refused(options, "threads before the start");
+}
+
+/* Times that no clock reaches do not come round to its start: they do not come. */
 static void test_times_far_ahead(void **state)
 {
     (void)state;
@@ -560,8 +638,8 @@ static void test_times_far_ahead(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    char names[16][400];
-    for (uint32_t i = 0; i < 16; i++) {
+    char names[19][400];
+    for (uint32_t i = 0; i < 19; i++) {
         struct kvr_workload_options options = defaults();
         options.working_set = i == 1 ? 3 : 1;
         options.skew = i == 2 ? 1.4 : 0;
@@ -574,11 +652,14 @@ static void test_names(void **state)
         options.think_ms = i == 9 ? 2 : 1;
         options.seed = i == 10 ? 2 : 1;
         options.epoch = i == 11;
-        options.kind = i == 12 || i == 13 ? KVR_WORKLOAD_KEYS : KVR_WORKLOAD_SESSIONS;
+        bool keys = i == 12 || i == 13 || i > 15;
+        options.kind = keys ? KVR_WORKLOAD_KEYS : KVR_WORKLOAD_SESSIONS;
         options.variants = i == 13 ? 3 : 42;
         options.arrivals = i > 13 ? KVR_ARRIVALS_RATE : KVR_ARRIVALS_CLOSED;
         options.rate = 6;
         options.gap_cv = i == 15;
+        options.thread_more = i > 16 ? 0.5 : 0;
+        options.thread_gap_ms = i == 18 ? 100 : 30000;
         struct kvr_workload *workload = make(&options);
         const char *name = kvr_workload_name(workload);
         assert_true(strlen(name) < sizeof names[i]);
@@ -609,6 +690,8 @@ int main(void)
         cmocka_unit_test(test_whales_of_a_steep_law),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_lengths_of_keys),
+        cmocka_unit_test(test_turns_of_a_thread),
+        cmocka_unit_test(test_threads_refused),
         cmocka_unit_test(test_times_far_ahead),
         cmocka_unit_test(test_names),
     };

@@ -137,6 +137,82 @@ static void test_rounds(void **state)
     kvr_workload_destroy(workload);
 }
 
+static struct kvr_workload_options threads(double rate, double gap_ms)
+{
+    struct kvr_workload_options options = open_loop(rate, 1);
+    options.kind = KVR_WORKLOAD_KEYS;
+    options.thread_more = 0.493;
+    options.thread_gap_ms = gap_ms;
+    return options;
+}
+
+/* As many requests in the first half minute as in any other: threads are on their way at the start.
+ * Turns of one come in order, and the gaps between them are as asked for. */
+static void test_threads(void **state)
+{
+    (void)state;
+    struct kvr_workload_options options = threads(100, 20000);
+    options.arrivals_max = 60000;
+    struct kvr_workload *workload = make(&options);
+    static struct {
+        double at_s;
+        uint64_t turns; /* that have come */
+    } seen[200000];
+    uint32_t in[20] = {0}, count = 0, gaps = 0;
+    double sum = 0, before = 0, last = 0;
+    struct kvr_arrival arrival;
+    memset(seen, 0, sizeof seen);
+    for (; kvr_workload_next(workload, &arrival); count++) {
+        double at_s = (double)arrival.due_ns / 1e9;
+        assert_true(at_s >= before && arrival.user < 200000);
+        before = at_s;
+        in[(uint32_t)(at_s / 30) % 20]++;
+        if (seen[arrival.user].turns) {
+            assert_int_equal(arrival.turn, seen[arrival.user].turns);
+            sum += at_s - seen[arrival.user].at_s;
+            gaps++;
+        }
+        seen[arrival.user].at_s = at_s;
+        seen[arrival.user].turns = arrival.turn + 1;
+        last = at_s;
+    }
+    assert_int_equal(count, 60000);
+    near(last, 600, 0.03);
+    near(in[0], 3000, 0.1);
+    near(in[1], 3000, 0.1);
+    near(in[10], 3000, 0.1);
+    near(sum / gaps, 20, 0.05); /* of those that end within the ten minutes */
+    kvr_workload_rewind(workload);
+    struct kvr_arrival first = next(workload);
+    next(workload);
+    kvr_workload_rewind(workload);
+    struct kvr_arrival again = next(workload);
+    assert_memory_equal(&first, &again, sizeof first);
+    kvr_workload_destroy(workload);
+}
+
+/* One key whose threads begin every 14 gaps on average: threads alone make its requests as bursty
+ * as CacheRoute's median key, 1.93. */
+static void test_threads_are_bursts(void **state)
+{
+    (void)state;
+    double starts = 0.07 / 30; /* a second */
+    struct kvr_workload_options options = threads(starts * (1 + 0.493 / 0.3), 30000);
+    struct kvr_workload *workload = make(&options);
+    double sum = 0, squares = 0, before = 0;
+    int n = 200000;
+    for (int i = 0; i < n; i++) {
+        double at = (double)next(workload).due_ns / 1e9;
+        sum += at - before;
+        squares += (at - before) * (at - before);
+        before = at;
+    }
+    double mean = sum / n;
+    near(mean, 1 / options.rate, 0.02);
+    near(sqrt(squares / n - mean * mean) / mean, 1.93, 0.02);
+    kvr_workload_destroy(workload);
+}
+
 static void test_bootstrap(void **state)
 {
     (void)state;
@@ -337,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even),        cmocka_unit_test(test_renewal),
         cmocka_unit_test(test_ramp),        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_threads_are_bursts),
         cmocka_unit_test(test_bootstrap),   cmocka_unit_test(test_times),
         cmocka_unit_test(test_users),       cmocka_unit_test(test_list),
         cmocka_unit_test(test_list_closed), cmocka_unit_test(test_list_refusals),
