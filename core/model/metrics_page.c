@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "json_number.h"
+#include "prom_sample.h"
 
 /* What a series can mean. Old names have places of their own, so that a page that shows both is not
  * counted twice. */
@@ -90,13 +90,6 @@ static const struct {
     [KVR_METRICS_LLAMACPP] = {"llamacpp", llamacpp_series},
 };
 
-/* One line of the page: name{labels} value. */
-struct sample {
-    struct kvr_slice name;
-    struct kvr_slice labels; /* between the braces */
-    double value;            /* NaN: none, or not finite */
-};
-
 struct sums {
     enum kvr_metrics_dialect dialect;
     double sum[FIGURES];
@@ -111,126 +104,15 @@ const char *kvr_metrics_dialect_name(enum kvr_metrics_dialect dialect)
     return dialects[dialect].name;
 }
 
-/* ---- a line ---- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* The number at the start of `text`; NaN for none, "NaN", infinities. What follows it (a time, an
- * exemplar) is not looked at. */
-static double read_number(struct kvr_slice text)
-{
-    while (text.len && is_blank(*text.data)) {
-        text.data++;
-        text.len--;
-    }
-    if (text.len && *text.data == '+') {
-        text.data++;
-        text.len--;
-    }
-    const char *at = text.data;
-    const char *end = text.data + text.len;
-    if (text.len == 0 || !kvr_json_number_scan(&at, end) || (at < end && !is_blank(*at)))
-        return (double)NAN;
-    double value = kvr_json_number_value(kvr_slice_make(text.data, (size_t)(at - text.data)));
-    return isfinite(value) ? value : (double)NAN;
-}
-
-/* The quote that ends the label value at `at`. NULL: none. */
-static const char *string_end(const char *at, const char *end)
-{
-    for (; at < end; at++) {
-        if (*at == '"')
-            return at;
-        if (*at == '\\' && at + 1 < end)
-            at++;
-    }
-    return NULL;
-}
-
-/* The end of a label set: the brace that is not inside a quoted value. NULL: none. */
-static const char *labels_end(const char *at, const char *end)
-{
-    for (; at < end; at++) {
-        if (*at == '}')
-            return at;
-        if (*at == '"')
-            at = string_end(at + 1, end);
-        if (!at)
-            return NULL;
-    }
-    return NULL;
-}
-
-static bool read_sample(struct kvr_slice line, struct sample *sample)
-{
-    const char *at = line.data;
-    const char *end = line.data + line.len;
-    while (at < end && !is_blank(*at) && *at != '{')
-        at++;
-    sample->name = kvr_slice_make(line.data, (size_t)(at - line.data));
-    sample->labels = kvr_slice_make(at, 0);
-    if (at < end && *at == '{') {
-        const char *close = labels_end(at + 1, end);
-        if (!close)
-            return false;
-        sample->labels = kvr_slice_make(at + 1, (size_t)(close - at - 1));
-        at = close + 1;
-    }
-    while (at < end && is_blank(*at))
-        at++;
-    if (at >= end || sample->name.len == 0)
-        return false;
-    sample->value = read_number(kvr_slice_make(at, (size_t)(end - at)));
-    return true;
-}
-
-/* The raw value of a label; false without one. Escapes are left: what is looked for has none. */
-static bool find_label(struct kvr_slice labels, const char *name, struct kvr_slice *value)
-{
-    const char *at = labels.data;
-    const char *end = labels.data + labels.len;
-    while (at < end) {
-        const char *name_at = at;
-        while (at < end && *at != '=')
-            at++;
-        struct kvr_slice found = kvr_slice_trim(kvr_slice_make(name_at, (size_t)(at - name_at)));
-        while (at < end && *at != '"')
-            at++;
-        if (at == end)
-            return false;
-        const char *value_at = ++at;
-        at = string_end(at, end);
-        if (!at)
-            return false;
-        if (kvr_slice_is(found, name)) {
-            *value = kvr_slice_make(value_at, (size_t)(at - value_at));
-            return true;
-        }
-        at++;
-        while (at < end && (*at == ',' || is_blank(*at)))
-            at++;
-    }
-    return false;
-}
-
-static double label_number(struct kvr_slice labels, const char *name)
-{
-    struct kvr_slice value;
-    return find_label(labels, name, &value) ? read_number(value) : (double)NAN;
-}
+/* ---- what a sample means ---- */
 
 /* A rank above 0 of one engine: repeats what rank 0 says. */
 static bool is_repetition(struct kvr_slice labels)
 {
     struct kvr_slice rank;
-    return (find_label(labels, "tp_rank", &rank) && !kvr_slice_is(rank, "0")) ||
-           (find_label(labels, "pp_rank", &rank) && !kvr_slice_is(rank, "0"));
+    return (kvr_prom_find_label(labels, "tp_rank", &rank) && !kvr_slice_is(rank, "0")) ||
+           (kvr_prom_find_label(labels, "pp_rank", &rank) && !kvr_slice_is(rank, "0"));
 }
-
-/* ---- what a sample means ---- */
 
 /* Takes "vllm:" or "vllm_" and the like off; sets the dialect. */
 static bool strip_prefix(struct kvr_slice *name, enum kvr_metrics_dialect *dialect)
@@ -268,16 +150,16 @@ static void add(double *sum, double value)
 
 static void take_cache_config(struct sums *sums, struct kvr_slice labels)
 {
-    add(&sums->kv_blocks, label_number(labels, "num_gpu_blocks"));
-    add(&sums->kv_blocks, label_number(labels, "num_pages"));
-    double size = label_number(labels, "block_size");
+    add(&sums->kv_blocks, kvr_prom_label_number(labels, "num_gpu_blocks"));
+    add(&sums->kv_blocks, kvr_prom_label_number(labels, "num_pages"));
+    double size = kvr_prom_label_number(labels, "block_size");
     if (isnan(size))
-        size = label_number(labels, "page_size");
+        size = kvr_prom_label_number(labels, "page_size");
     if (size > 0)
         sums->block_size = size;
 }
 
-static void take_sample(struct sums *sums, const struct sample *sample)
+static void take_sample(struct sums *sums, const struct kvr_prom_sample *sample)
 {
     if (kvr_slice_is(sample->name, "process_start_time_seconds")) {
         if (sample->value > 0)
@@ -300,7 +182,7 @@ static void take_sample(struct sums *sums, const struct sample *sample)
         return;
     }
     struct kvr_slice source;
-    if (figure == CACHED_TOKENS_LOCAL && (!find_label(sample->labels, "source", &source) ||
+    if (figure == CACHED_TOKENS_LOCAL && (!kvr_prom_find_label(sample->labels, "source", &source) ||
                                           !kvr_slice_is(source, "local_cache_hit")))
         return;
     if (isnan(sample->value) || sample->value < 0) /* -1: not available */
@@ -370,8 +252,8 @@ void kvr_metrics_page_read(struct kvr_metrics_page *page, struct kvr_slice text)
     while (at < end) {
         const char *feed = memchr(at, '\n', (size_t)(end - at));
         const char *stop = feed ? feed : end;
-        struct sample sample;
-        if (*at != '#' && read_sample(kvr_slice_make(at, (size_t)(stop - at)), &sample))
+        struct kvr_prom_sample sample;
+        if (kvr_prom_sample_read(&sample, kvr_slice_make(at, (size_t)(stop - at))))
             take_sample(&sums, &sample);
         at = feed ? feed + 1 : end;
     }
