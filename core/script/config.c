@@ -1,14 +1,16 @@
 #include "config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "config_table.h"
 #include "heap.h"
 #include "kvr_client_schema_lua.h"
+#include "kvr_config_file_lua.h"
+#include "kvr_config_kinds_lua.h"
 #include "kvr_config_lines_lua.h"
 #include "kvr_config_lua.h"
 #include "kvr_config_schema_lua.h"
@@ -22,88 +24,18 @@
 #define CPU_NS_MAX 1000000000u
 #define COUNT_STEP 100
 
-enum kind { TEXT, NUMBER, BOOLEAN, LIST };
-
-struct entry {
-    char *name;
-    enum kind kind;
-    char *text;
-    double number; /* of a boolean: 0 or 1; of a list: its items */
-};
-
-/* All entries after one read or set, ascending by name. Older ones stay for those who hold texts.
- */
-struct table {
-    struct table *older;
-    struct entry *entries;
-    uint32_t count;
-};
-
 struct kvr_config {
     lua_State *L; /* config.lua in it, with the values as the file gave them */
     struct kvr_heap heap;
-    int64_t instructions; /* left to run */
-    uint64_t cpu_end_ns;  /* of this thread's CPU time, when it must be over */
-    struct table *table;
+    int64_t instructions;           /* left to run */
+    uint64_t cpu_end_ns;            /* of this thread's CPU time, when it must be over */
+    struct kvr_config_table *table; /* owned, with all older ones */
 };
 
 /* Registry key of what config.lua returned. */
 #define AT_MODULE 1
 
-/* ---- from Lua -------------------------------------------------------------------------------- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
-}
-
-static void destroy_tables(struct table *table)
-{
-    while (table) {
-        struct table *older = table->older;
-        for (uint32_t i = 0; i < table->count; i++) {
-            kvr_free(table->entries[i].name);
-            kvr_free(table->entries[i].text);
-        }
-        kvr_free(table->entries);
-        kvr_free(table);
-        table = older;
-    }
-}
-
-static char *copy_text(lua_State *L, int at)
-{
-    size_t len;
-    const char *text = lua_tolstring(L, at, &len);
-    return kvr_strndup(text, len);
-}
-
-/* The list of { name, kind, value } on top of the stack. It is plain tables of config.lua: nothing
- * here throws. */
-static struct table *take_entries(lua_State *L)
-{
-    struct table *table = kvr_alloc_zero(1, sizeof *table);
-    uint32_t count = (uint32_t)lua_objlen(L, -1);
-    table->entries = kvr_alloc_zero(count, sizeof *table->entries);
-    table->count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct entry *entry = &table->entries[i];
-        lua_rawgeti(L, -1, (int)i + 1); /* entries entry */
-        lua_rawgeti(L, -1, 1);
-        lua_rawgeti(L, -2, 2);
-        lua_rawgeti(L, -3, 3); /* entries entry name kind value */
-        const char *kind = lua_tostring(L, -2);
-        entry->name = copy_text(L, -3);
-        entry->kind = *kind == 't' ? TEXT : *kind == 'n' ? NUMBER : *kind == 'b' ? BOOLEAN : LIST;
-        if (entry->kind == TEXT)
-            entry->text = copy_text(L, -1);
-        else
-            entry->number = *kind == 'b' ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-        lua_pop(L, 4); /* entries */
-    }
-    qsort(table->entries, count, sizeof *table->entries, by_name);
-    return table;
-}
+/* ---- running Lua ----------------------------------------------------------------------------- */
 
 static uint64_t cpu_ns(void)
 {
@@ -151,42 +83,53 @@ static int run(struct kvr_config *config, lua_CFunction function, void *argument
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static void push_module(lua_State *L, const char *text, size_t len, const char *name)
+/* A text that is compiled in, under the name that its errors have. */
+struct part {
+    const char *text;
+    size_t len;
+    const char *name;
+};
+
+#define PART(symbol, name)                                                                         \
+    {                                                                                              \
+        symbol, sizeof symbol - 1, name                                                            \
+    }
+
+static const struct part reader = PART(kvr_config_lua, "=config");
+static const struct part kinds = PART(kvr_config_kinds_lua, "=config_kinds");
+static const struct part file = PART(kvr_config_file_lua, "=config_file");
+static const struct part lines = PART(kvr_config_lines_lua, "=config_lines");
+static const struct part router_schema = PART(kvr_config_schema_lua, "=config_schema");
+static const struct part client_schema = PART(kvr_client_schema_lua, "=client_schema");
+static const struct part profile_schema = PART(kvr_profile_schema_lua, "=profile_schema");
+
+static void push_part(lua_State *L, const struct part *part)
 {
-    if (luaL_loadbuffer(L, text, len, name))
+    if (luaL_loadbuffer(L, part->text, part->len, part->name))
         lua_error(L);
 }
 
-struct schema {
-    const char *text;
-    size_t len;
-};
-
-static const struct schema router_schema = {kvr_config_schema_lua,
-                                            sizeof kvr_config_schema_lua - 1};
-static const struct schema client_schema = {kvr_client_schema_lua,
-                                            sizeof kvr_client_schema_lua - 1};
-static const struct schema profile_schema = {kvr_profile_schema_lua,
-                                             sizeof kvr_profile_schema_lua - 1};
-
 static int on_start(lua_State *L)
 {
-    const struct schema *schema = lua_touserdata(L, 1);
+    const struct part *schema = lua_touserdata(L, 1);
     luaL_openlibs(L);
     lua_getglobal(L, "jit");
     lua_getfield(L, -1, "off");
     lua_call(L, 0, 0); /* its loops run no hooks */
-    push_module(L, kvr_config_lua, sizeof kvr_config_lua - 1, "=config");
-    push_module(L, schema->text, schema->len, "=config_schema");
-    lua_call(L, 0, 1);
-    push_module(L, kvr_config_lines_lua, sizeof kvr_config_lines_lua - 1, "=config_lines");
-    lua_call(L, 0, 1); /* ... config schema find_lines */
-    lua_call(L, 2, 1); /* ... module */
+    push_part(L, &reader);
+    push_part(L, schema);
+    lua_call(L, 0, 1); /* ... reader schema */
+    push_part(L, &kinds);
+    push_part(L, &file);
+    push_part(L, &lines);
+    lua_call(L, 0, 1); /* ... reader schema load_kinds file find_lines */
+    lua_call(L, 1, 1); /* ... reader schema load_kinds evaluate */
+    lua_call(L, 3, 1); /* ... module */
     lua_rawseti(L, LUA_REGISTRYINDEX, AT_MODULE);
     return 0;
 }
 
-static struct kvr_config *create(const struct schema *schema, struct kvr_error *error)
+static struct kvr_config *create(const struct part *schema, struct kvr_error *error)
 {
     struct kvr_config *config = kvr_alloc_zero(1, sizeof *config);
     config->L = luaL_newstate();
@@ -205,7 +148,7 @@ void kvr_config_destroy(struct kvr_config *config)
 {
     if (!config)
         return;
-    destroy_tables(config->table);
+    kvr_config_table_destroy(config->table);
     kvr_heap_close(&config->heap, config->L);
     kvr_free(config);
 }
@@ -227,7 +170,7 @@ static void push_function(lua_State *L, const char *name)
 
 static void take_result(lua_State *L, struct kvr_config *config)
 {
-    struct table *table = take_entries(L);
+    struct kvr_config_table *table = kvr_config_table_take(L);
     table->older = config->table;
     config->table = table;
 }
@@ -262,7 +205,7 @@ static int on_set(lua_State *L)
     return 0;
 }
 
-static struct kvr_config *read(const struct schema *schema, const char *path, struct kvr_slice text,
+static struct kvr_config *read(const struct part *schema, const char *path, struct kvr_slice text,
                                struct kvr_error *error)
 {
     struct kvr_config *config = create(schema, error);
@@ -320,50 +263,38 @@ void kvr_config_describe(struct kvr_buffer *out)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static const struct entry *find(const struct kvr_config *config, const char *name)
-{
-    struct entry key = {.name = (char *)(uintptr_t)name};
-    const struct table *table = config->table;
-    const struct entry *entry =
-        bsearch(&key, table->entries, table->count, sizeof *table->entries, by_name);
-    if (!entry)
-        fprintf(stderr, "kvroute: no setting named %s\n", name);
-    KVR_CHECK(entry);
-    return entry;
-}
-
 const char *kvr_config_text(const struct kvr_config *config, const char *name)
 {
-    const struct entry *entry = find(config, name);
-    if (entry->kind == LIST) {
+    const struct kvr_config_entry *entry = kvr_config_table_find(config->table, name);
+    if (entry->kind == KVR_CONFIG_LIST) {
         char first[128];
         if (entry->number == 0.0)
             return NULL;
         KVR_CHECK((size_t)snprintf(first, sizeof first, "%s.1", name) < sizeof first);
-        entry = find(config, first);
+        entry = kvr_config_table_find(config->table, first);
     }
-    KVR_CHECK(entry->kind == TEXT);
+    KVR_CHECK(entry->kind == KVR_CONFIG_TEXT);
     return *entry->text ? entry->text : NULL;
 }
 
 double kvr_config_number(const struct kvr_config *config, const char *name)
 {
-    const struct entry *entry = find(config, name);
-    KVR_CHECK(entry->kind == NUMBER);
+    const struct kvr_config_entry *entry = kvr_config_table_find(config->table, name);
+    KVR_CHECK(entry->kind == KVR_CONFIG_NUMBER);
     return entry->number;
 }
 
 bool kvr_config_bool(const struct kvr_config *config, const char *name)
 {
-    const struct entry *entry = find(config, name);
-    KVR_CHECK(entry->kind == BOOLEAN);
+    const struct kvr_config_entry *entry = kvr_config_table_find(config->table, name);
+    KVR_CHECK(entry->kind == KVR_CONFIG_BOOLEAN);
     return entry->number != 0.0;
 }
 
 uint32_t kvr_config_count(const struct kvr_config *config, const char *name)
 {
-    const struct entry *entry = find(config, name);
-    KVR_CHECK(entry->kind == LIST);
+    const struct kvr_config_entry *entry = kvr_config_table_find(config->table, name);
+    KVR_CHECK(entry->kind == KVR_CONFIG_LIST);
     return (uint32_t)entry->number;
 }
 
@@ -373,9 +304,9 @@ const char *kvr_config_key(const struct kvr_config *config, const char *name, ui
     if (i >= kvr_config_count(config, name))
         return NULL;
     size_t len = strlen(name);
-    const struct table *table = config->table;
-    for (const struct entry *entry = find(config, name); entry < table->entries + table->count;
-         entry++)
+    const struct kvr_config_table *table = config->table;
+    for (const struct kvr_config_entry *entry = kvr_config_table_find(config->table, name);
+         entry < table->entries + table->count; entry++)
         if (strncmp(entry->name, name, len) == 0 && entry->name[len] == '.' && i-- == 0)
             return entry->name + len + 1;
     return NULL;

@@ -1,8 +1,8 @@
--- The reader of configuration files: turns a file's assignments into a flat list of entries for C,
--- and refuses what config_schema.lua does not allow. Evaluated in a VM of its own.
-local schema, find_lines = ...
+-- The reader of configuration files: turns a file's assignments (config_file.lua) into a flat list
+-- of entries for C, and refuses what the schema does not allow. Evaluated in a VM of its own.
+local schema, load_kinds, evaluate = ...
 
--- ---- values -------------------------------------------------------------------------------------
+-- ---- refusals -----------------------------------------------------------------------------------
 
 local file = {} -- name, and lines of what it sets; both nil when there is none
 local given = {} -- names that were set from outside the file, over what it says
@@ -25,130 +25,8 @@ local function refuse(name, what)
   error((setting_one and name .. ": " or place(name)) .. what, 0)
 end
 
-local function shown(value, setting)
-  if setting.secret then return "something else" end
-  if type(value) == "string" then
-    return #value > 60 and '"' .. value:sub(1, 57) .. '..."' or '"' .. value .. '"'
-  end
-  if type(value) == "table" or type(value) == "function" then return "a " .. type(value) end
-  return tostring(value)
-end
-
-local function number(name, value, setting)
-  local kind = setting[2] == "integer" and "an integer" or "a number"
-  local good = type(value) == "number" and value == value
-    and value >= setting.min and value <= setting.max
-  if setting[2] == "integer" then good = good and value % 1 == 0 end
-  if not good then
-    refuse(name, ("must be %s between %.14g and %.14g, got %s"):format(kind, setting.min,
-      setting.max, shown(value, setting)))
-  end
-  return value
-end
-
-local function text(name, value, setting, pattern, what)
-  if type(value) ~= "string" or value:find("%z") or not value:find(pattern) then
-    refuse(name, "must be " .. what .. ", got " .. shown(value, setting))
-  end
-  return value
-end
-
-local function address(name, value, setting)
-  text(name, value, setting, "^[^%s/]+:%d+$", "an address such as 127.0.0.1:8080")
-  if tonumber(value:match(":(%d+)$")) > 65535 then
-    refuse(name, "must have a port below 65536, got " .. shown(value, setting))
-  end
-  return value
-end
-
--- How many items a list has; its keys are 1 to that. Lua's own # may count a gap.
-local function length(name, value)
-  local n = 0
-  for _ in pairs(value) do n = n + 1 end
-  for key in pairs(value) do
-    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > n then
-      refuse(name, "must be a list, has the key " .. tostring(key))
-    end
-  end
-  return n
-end
-
-local function list(name, value, setting, item)
-  if type(value) == "string" then
-    item(name, value, setting)
-    return { value }
-  end
-  if type(value) ~= "table" then
-    refuse(name, "must be a text or a list of texts, got " .. shown(value, setting))
-  end
-  length(name, value)
-  for i, element in ipairs(value) do item(name .. "." .. i, element, setting) end
-  return value
-end
-
-local readers = {
-  number = number,
-  integer = number,
-  boolean = function(name, value, setting)
-    if type(value) ~= "boolean" then
-      refuse(name, "must be true or false, got " .. shown(value, setting))
-    end
-    return value
-  end,
-  text = function(name, value, setting)
-    text(name, value, setting, "", "a text")
-    for _, allowed in ipairs(setting.one_of or { value }) do
-      if value == allowed then return value end
-    end
-    refuse(name, "must be one of " .. table.concat(setting.one_of, ", ") .. ", got "
-      .. shown(value, setting))
-  end,
-  name = function(name, value, setting)
-    return text(name, value, setting, "^[%w_%-./]*$", "a name of letters, digits and _, or a path")
-  end,
-  label = function(name, value, setting)
-    if value == nil then refuse(name, "is missing") end
-    text(name, value, setting, "^[%w_%-.]+$", "of letters, digits and _-.")
-    if #value > 64 then refuse(name, "must be of at most 64 characters, got " .. #value) end
-    return value
-  end,
-  token = function(name, value, setting)
-    if value == nil then refuse(name, "is missing") end
-    return text(name, value, setting, "^[!-~]+$", "a text of visible characters without blanks")
-  end,
-  path = function(name, value, setting)
-    return text(name, value, setting, "^/[^%s]*$", "a path that begins with /")
-  end,
-  url = function(name, value, setting)
-    if value == nil then refuse(name, "is missing") end
-    return text(name, value, setting, "^http://[^%s/]+/?$", "such as http://127.0.0.1:8000")
-  end,
-  address = address,
-  addresses = function(name, value, setting)
-    local result = list(name, value, setting, address)
-    if #result == 0 then refuse(name, "must have an address") end
-    return result
-  end,
-  texts = function(name, value, setting)
-    return list(name, value, setting, function(item, element)
-      text(item, element, setting, ".", "a text")
-    end)
-  end,
-  params = function(name, value, setting)
-    if type(value) ~= "table" then
-      refuse(name, "must be a table of params, got " .. shown(value, setting))
-    end
-    for key, param in pairs(value) do
-      if type(key) ~= "string" then
-        refuse(name, "must have names for keys, has " .. tostring(key))
-      end
-      if type(param) == "table" or type(param) == "function" then
-        refuse(name .. "." .. key, "must be a boolean, a number or a text, got a " .. type(param))
-      end
-    end
-    return value
-  end,
-}
+local kinds = load_kinds(refuse)
+local shown, length = kinds.shown, kinds.length
 
 -- Levenshtein's distance, for "did you mean".
 local function distance(a, b)
@@ -257,7 +135,7 @@ function read_settings(prefix, values, settings)
     else
       if value == nil then value = setting[3] end
       if setting.needed and (value == nil or value == "") then refuse(name, "is missing") end
-      emit_value(name, kind, readers[kind](name, value, setting))
+      emit_value(name, kind, kinds.read[kind](name, value, setting))
     end
   end
   for key in pairs(values) do
@@ -304,95 +182,15 @@ local function check(tree)
   end
 end
 
--- ---- evaluating a file --------------------------------------------------------------------------
-
-local strings = { format = string.format, lower = string.lower, upper = string.upper,
-  sub = string.sub, len = string.len }
-
-local function environment()
-  local base = {
-    assert = assert, error = error, ipairs = ipairs, pairs = pairs, tonumber = tonumber,
-    tostring = tostring, type = type, math = math, string = strings,
-    table = { insert = table.insert, concat = table.concat },
-    -- Secrets need not stand in the file.
-    env = function(name, default)
-      local value = os.getenv(name)
-      if value == nil and default == nil then error("env: " .. name .. " is not set", 2) end
-      return value == nil and default or value
-    end,
-  }
-  local sections = {}
-  for _, setting in ipairs(schema) do
-    if setting.each or type(setting[2]) == "table" or setting[2] == "params" then
-      sections[setting[1]] = true
-    end
-  end
-  return setmetatable({}, {
-    __index = function(values, name)
-      if base[name] ~= nil then return base[name] end
-      if not sections[name] then error("no setting or function named " .. tostring(name), 2) end
-      local section = {}
-      rawset(values, name, section)
-      return section
-    end,
-  })
-end
+-- ---- reading a file -----------------------------------------------------------------------------
 
 local values = {}
 local M = {}
 
--- Refuses a file that says something and sets nothing: it would start with the defaults. So would a
--- setting whose name a local has taken.
-local function refuse_idle(returned)
-  for _, setting in ipairs(schema) do
-    local line = file.locals[setting[1]]
-    if line and values[setting[1]] == nil then
-      error(("%s:%d: %s: is a local, which sets nothing: leave out local, or name it otherwise")
-        :format(file.name, line, setting[1]), 0)
-    end
-  end
-  local example = schema[1].each and schema[1][1] .. " = { ... }" or 'policy = "p2c"'
-  local what = returned > 0 and "returns a value, which sets nothing"
-    or next(values) == nil and file.last_line and "sets nothing"
-  local line = returned > 0 and file.returns or file.last_line
-  if what then
-    error(("%s:%d: %s: settings are plain assignments, such as %s, without local and return")
-      :format(file.name, line or 1, what, example), 0)
-  end
-end
-
--- What a file throws may be anything; what is told has a place.
-local function located(message)
-  if type(message) == "string" then return message end
-  local level, caller = 3, debug.getinfo(2, "Sl")
-  while caller and caller.source:sub(1, 1) ~= "@" do
-    level, caller = level + 1, debug.getinfo(level, "Sl")
-  end
-  return ("%s:%d: error() with a %s, not a text"):format(file.name,
-    caller and caller.currentline or 1, type(message))
-end
-
--- Runs a file; how many values it returns.
-local function run(chunk)
-  local count
-  local ok, why = xpcall(function() count = select("#", chunk()) end, located)
-  if not ok then error(why, 0) end
-  return count
-end
-
--- Evaluates `chunk`, a loaded file with this name and source. Returns the entries.
+-- Evaluates `chunk`, a loaded file with this name and source; nil: the defaults. The entries.
 function M.read(chunk, name, source)
   file.name = name
-  if chunk then
-    local env = environment()
-    setfenv(chunk, env)
-    getmetatable("").__index = strings
-    local returned = run(chunk)
-    getmetatable("").__index = string
-    for key, value in pairs(env) do values[key] = value end
-    file.lines, file.last_line, file.returns, file.locals = find_lines(source)
-    refuse_idle(returned)
-  end
+  if chunk then values, file.lines = evaluate(schema, chunk, name, source) end
   local entries = read_all(values)
   check(values)
   return entries
@@ -476,7 +274,8 @@ function M.set(name, value)
   return entries
 end
 
--- ---- telling -----------------------------------------------------------------------------------
+-- ---- telling ------------------------------------------------------------------------------------
+
 local function default_text(setting)
   local default = setting[3]
   if default == nil then return "(needed)" end
