@@ -170,6 +170,12 @@ void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
 /* The routing key of such a request, as the router derives it. */
 uint64_t kvr_sim_routing_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask);
 
+/* ---- sim_options.c ---- */
+
+/* KVR_E_INVALID: a figure out of its range, or a run without an end. */
+int kvr_sim_options_check(const struct kvr_sim_options *options,
+                          struct kvr_error *error) KVR_MUST_USE;
+
 /* ---- sim_plan.c: which keys go where ---- */
 
 int kvr_sim_plan_check(const struct kvr_sim_options *options, struct kvr_error *error);
