@@ -1,48 +1,27 @@
 -- `kvroute ctl`: what it says, in how much room, and what it exits with.
 local cjson = require("cjson")
+local Command = require("e2e.support.command")
 local Fleet = require("e2e.support.fleet")
 local Replica = require("e2e.support.replica")
 local loop = require("e2e.support.loop")
-local process = require("e2e.support.process")
 
-local DONE, REFUSED, USAGE, UNREACHABLE = 0, 1, 2, 3
+local DONE, REFUSED = Command.DONE, Command.REFUSED
+local USAGE, UNREACHABLE = Command.USAGE, Command.UNREACHABLE
+local has = Command.has
 
-local runs = 0
-
--- Starts it for this fleet; `env` are further variables.
+-- `kvroute ctl` with the words of `arguments`.
 local function begin_ctl(fleet, arguments, env, directory)
-  runs = runs + 1
-  local argv = { Fleet.binary, "ctl" }
+  local argv = { "ctl" }
   for word in arguments:gmatch("%S+") do argv[#argv + 1] = word end
-  local all = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" }
-  for name, value in pairs(env or {}) do all[name] = value end
-  local path = ("%s/ctl.%d"):format(fleet.folder, runs)
-  return process.start(argv, {
-    out = path .. ".out", err = path .. ".err", env = all, directory = directory,
-  })
+  return Command.start(fleet, argv, env, directory)
 end
 
--- Runs it to its end: the exit code, stdout and stderr.
-local function ctl(fleet, arguments, env, directory)
-  local run = begin_ctl(fleet, arguments, env, directory)
-  local how, code = run:wait(10)
-  assert.equal("exited", how)
-  return code, run:stdout(), run:stderr()
+local function ctl(...)
+  return Command.finish(begin_ctl(...))
 end
 
--- Succeeds, says nothing on stderr, and keeps to its width. What it said.
-local function shows(fleet, arguments)
-  local code, out, err = ctl(fleet, arguments)
-  assert.same({ DONE, "" }, { code, err })
-  for line in out:gmatch("[^\n]*") do
-    assert.is_true(#line <= 100, line)
-    assert.is_nil(line:find("[%z\1-\31\127]"), line)
-  end
-  return out
-end
-
-local function has(text, part)
-  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
+local function shows(...)
+  return Command.said(ctl(...))
 end
 
 -- The words of the line that begins with this one.

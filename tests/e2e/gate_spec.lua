@@ -1,12 +1,14 @@
 -- What a gate vouches for, in a running router: its envelope, the guard that keeps to it, and a
 -- canary of routing keys, before emulated engines.
 local json = require("kvroute.json")
+local Command = require("e2e.support.command")
 local Emulator = require("e2e.support.emulator")
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
-local process = require("e2e.support.process")
 
 local WINDOW_MS = 1000
+
+local ctl, shows, has = Command.ctl, Command.shows, Command.has
 
 local function finish()
   local ok, why = pcall(Emulator.finish)
@@ -17,29 +19,6 @@ end
 local function write(path, text)
   Fleet.write(path, text)
   return path
-end
-
-local runs = 0
-
-local function ctl(fleet, ...)
-  runs = runs + 1
-  local path = ("%s/ctl.%d"):format(fleet.folder, runs)
-  local run = process.start({ Fleet.binary, "ctl", ... }, { out = path .. ".out",
-    err = path .. ".err", env = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" } })
-  local how, code = run:wait(10)
-  assert.equal("exited", how)
-  return code, run:stdout(), run:stderr()
-end
-
-local function has(text, part)
-  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
-end
-
-local function shows(fleet, ...)
-  local code, out, err = ctl(fleet, ...)
-  assert.same({ 0, "" }, { code, err })
-  for line in out:gmatch("[^\n]*") do assert.is_true(#line <= 100, line) end
-  return out
 end
 
 local function start(config)

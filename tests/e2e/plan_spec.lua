@@ -1,6 +1,7 @@
 -- The plan of routing keys in a running router: made from traffic or a file, shown, withheld.
 local cjson = require("cjson")
 local check = require("e2e.support.check")
+local Command = require("e2e.support.command")
 local Fleet = require("e2e.support.fleet")
 local http = require("e2e.support.http")
 local Load = require("e2e.support.load")
@@ -8,37 +9,13 @@ local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
 local Replica = require("e2e.support.replica")
 
-local DONE, REFUSED, USAGE = 0, 1, 2
+local DONE, REFUSED, USAGE = Command.DONE, Command.REFUSED, Command.USAGE
+local kvroute, has = Command.run, Command.has
 
-local runs = 0
-
--- Runs kvroute with these arguments to its end: the exit code, stdout and stderr.
-local function kvroute(fleet, ...)
-  runs = runs + 1
-  local path = ("%s/run.%d"):format(fleet.folder, runs)
-  local run = process.start({ Fleet.binary, ... }, {
-    out = path .. ".out",
-    err = path .. ".err",
-    env = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" },
-  })
-  local how, code = run:wait(10)
-  assert.equal("exited", how)
-  return code, run:stdout(), run:stderr()
-end
-
--- What `kvroute ctl plan ...` shows, which succeeds and keeps to its width.
 local function shows(fleet, ...)
-  local code, out, err = kvroute(fleet, "ctl", "plan", ...)
-  assert.same({ DONE, "" }, { code, err })
-  for line in out:gmatch("[^\n]*") do assert.is_true(#line <= 100, line) end
-  return out
+  return Command.shows(fleet, "plan", ...)
 end
 
-local function has(text, part)
-  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
-end
-
--- A fleet whose requests are planned by the header Shard.
 local function start(plan, options)
   options = options or {}
   return Fleet.start({

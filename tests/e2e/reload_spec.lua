@@ -2,6 +2,7 @@
 -- what is in force, and the reason of a refusal can be read.
 local cjson = require("cjson")
 local check = require("e2e.support.check")
+local Command = require("e2e.support.command")
 local Fleet = require("e2e.support.fleet")
 local Load = require("e2e.support.load")
 local loop = require("e2e.support.loop")
@@ -302,12 +303,7 @@ describe("a text that is refused", function()
     local fleet = start()
     Fleet.replace(fleet:policy_path("mine"), "return {\n  api = 1,\n  name = = 2,\n}\n")
     wait_error(fleet, "mine%.lua:3: ")
-    local ctl = process.start({ Fleet.binary, "ctl", "scripts" }, {
-      out = fleet.folder .. "/ctl.out", err = fleet.folder .. "/ctl.err",
-      env = { KVROUTE_ADMIN = fleet.admin_address },
-    })
-    ctl:wait(5)
-    assert.is_truthy(ctl:stdout():find("mine%.lua:3: "), ctl:stdout() .. ctl:stderr())
+    Command.has(Command.shows(fleet, "scripts"), "mine.lua:3: ")
   end)
 
   it("at the start is fatal", function()

@@ -1,40 +1,14 @@
 -- Policies that only tell what they would have done, and explanations that send nothing.
 local cjson = require("cjson")
+local Command = require("e2e.support.command")
 local Fleet = require("e2e.support.fleet")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
 local Replica = require("e2e.support.replica")
 local Text = require("e2e.support.text")
 
-local DONE, REFUSED, USAGE = 0, 1, 2
-
-local runs = 0
-
--- Runs `kvroute ctl` with these arguments to its end: the exit code, stdout and stderr.
-local function ctl(fleet, ...)
-  runs = runs + 1
-  local path = ("%s/ctl.%d"):format(fleet.folder, runs)
-  local run = process.start({ Fleet.binary, "ctl", ... }, {
-    out = path .. ".out",
-    err = path .. ".err",
-    env = { KVROUTE_ADMIN = fleet.admin_address, KVROUTE_TOKEN = "" },
-  })
-  local how, code = run:wait(10)
-  assert.equal("exited", how)
-  return code, run:stdout(), run:stderr()
-end
-
--- Succeeds, says nothing on stderr, and keeps to its width. What it said.
-local function shows(fleet, ...)
-  local code, out, err = ctl(fleet, ...)
-  assert.same({ DONE, "" }, { code, err })
-  for line in out:gmatch("[^\n]*") do assert.is_true(#line <= 100, line) end
-  return out
-end
-
-local function has(text, part)
-  assert.truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
-end
+local DONE, REFUSED, USAGE = Command.DONE, Command.REFUSED, Command.USAGE
+local ctl, shows, has = Command.ctl, Command.shows, Command.has
 
 -- The words of the first line that has this one.
 local function line_with(text, word)
