@@ -1,14 +1,14 @@
 -- Question  How sensitive is the plan to its load target and to the skew of keys (Table 13 of
 --           CacheRoute)?
 -- Method    8B engines, 128 keys ("reconstructed workload"). The target of a copy's load, q_cap,
---           50 and 500 requests a second, under the usual weights, of which the largest makes
---           10 requests a second at most: no key is ever split, and equal figures show that the
---           plan is the same. Then eight keys that share 5 to 45 % of the traffic, with a target
---           of 8 and 240 slots.
+--           50, 100, 200 and 500 requests a second, under the usual weights, of which the largest
+--           makes 10 requests a second at most: no key is ever split, and equal figures show that
+--           the plan is the same. Then eight keys that share 5 to 45 % of the traffic, with a
+--           target of 8 and 240 slots.
 -- Seed      2 to 4, as the paper
 -- Run       kvroute run experiments/cacheroute_table13.lua --results
 --             experiments/results/cacheroute_table13
--- Takes     3 minutes on two cores
+-- Takes     1 minute on two cores
 local cacheroute = require("kvroute.cacheroute")
 local capacity = require("kvroute.capacity")
 
@@ -16,6 +16,8 @@ local COMMON = 160 -- where hit rates are read
 
 local settings = {
   { "q_cap 50", q_cap = 50, paper = { "89 %", "57 %", "360", "1.50x" } },
+  { "q_cap 100", q_cap = 100, paper = { "91 %", "57 %", "360", "1.50x" } },
+  { "q_cap 200", q_cap = 200, paper = { "91 %", "57 %", "360", "1.50x" } },
   { "q_cap 500", q_cap = 500, paper = { "91 %", "57 %", "360", "1.50x" } },
   { "5 % head", share = 0.05, paper = { "89 %", "56 %", "500", "3.12x" } },
   { "15 % head", share = 0.15, paper = { "89 %", "56 %", "500", "2.08x" } },
