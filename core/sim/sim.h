@@ -248,6 +248,11 @@ KVR_EXPORT void kvr_sim_sizes(uint32_t sizes[4]);
 KVR_EXPORT void kvr_sim_defaults(struct kvr_sim_options *options);
 /* Copies the built-in profile of that name into the options; KVR_E_NOT_FOUND. */
 KVR_EXPORT int kvr_sim_use_profile(struct kvr_sim_options *options, const char *name) KVR_MUST_USE;
+/* The same of a file's text, as `kvroute replica` reads it; `path` is for messages.
+ * KVR_E_INVALID. */
+KVR_EXPORT int kvr_sim_read_profile(struct kvr_sim_options *options, const char *path,
+                                    const char *text, size_t len,
+                                    struct kvr_error *error) KVR_MUST_USE;
 
 /* NULL with the reason in `error`. Nothing is in force: C decides, least in flight. */
 KVR_EXPORT struct kvr_sim *kvr_sim_create(const struct kvr_sim_options *options,

@@ -1,3 +1,4 @@
+#include "profile_text.h"
 #include "sim.h"
 #include "sim_parts.h"
 
@@ -28,6 +29,12 @@ int kvr_sim_use_profile(struct kvr_sim_options *options, const char *name)
         return KVR_E_NOT_FOUND;
     options->profile = *profile;
     return KVR_OK;
+}
+
+int kvr_sim_read_profile(struct kvr_sim_options *options, const char *path, const char *text,
+                         size_t len, struct kvr_error *error)
+{
+    return kvr_profile_text_read(path, (struct kvr_slice){text, len}, &options->profile, error);
 }
 
 struct range {

@@ -36,14 +36,8 @@ local function quoted(path) return "'" .. path:gsub("'", "'\\''") .. "'" end
 -- ---- engines ----
 
 local function profile_path(self, fleet)
-  if not fleet.profile_file then return fleet.profile end
-  local lines = {}
-  for name, value in pairs(fleet.profile_file) do
-    lines[#lines + 1] = ("%s = %s"):format(name,
-      type(value) == "string" and ("%q"):format(value) or tostring(value))
-  end
-  table.sort(lines)
-  store.write_file(self.folder .. "/profile.lua", table.concat(lines, "\n") .. "\n")
+  if not fleet.profile_text then return fleet.profile end
+  store.write_file(self.folder .. "/profile.lua", fleet.profile_text)
   return self.folder .. "/profile.lua"
 end
 

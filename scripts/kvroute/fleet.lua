@@ -3,6 +3,7 @@
 local ffi = require("kvroute.ffi")
 local json = require("kvroute.json")
 local schema = require("kvroute.schema")
+local store = require("kvroute.store")
 local watch = require("kvroute.watch")
 
 local M = {}
@@ -44,23 +45,31 @@ local emulated = {
 ---@field reset string? command that empties their caches before each cell
 local urls = { urls = "table", profile = "string?", reset = "string?" }
 
--- A profile file's values are part of what decides a result: they travel with the cell.
-local function read_profile(out)
-  if not out.profile:find("/", 1, true) and not out.profile:find("%.lua$") then
-    local C = ffi.simulator()
-    if C.kvr_sim_use_profile(ffi.new("struct kvr_sim_options"), out.profile) ~= 0 then
-      error(("fleet: there is no profile %s; kvroute replica --profile %s says which there are")
-        :format(out.profile, out.profile), 0)
-    end
-    return
+---Options of the simulator with a fleet's profile: its file is read as `kvroute replica` reads it.
+---@param fleet {profile: string, profile_text: string?}
+---@return ffi.cdata*? options struct kvr_sim_options
+---@return string? why not
+function M.with_profile(fleet)
+  local C, name, text = ffi.simulator(), fleet.profile, fleet.profile_text
+  local options, why = ffi.new("struct kvr_sim_options"), ffi.new("struct kvr_error")
+  if text then
+    if C.kvr_sim_read_profile(options, name, text, #text, why) == 0 then return options end
+    return nil, ffi.string(why.text)
   end
-  local values = {}
-  watch.add(out.profile)
-  local chunk, why = loadfile(out.profile)
-  if not chunk then error("fleet: " .. why, 0) end
-  local ok, failure = pcall(setfenv(chunk, values))
-  if not ok then error("fleet: " .. failure, 0) end
-  out.profile_file = values
+  if C.kvr_sim_use_profile(options, name) == 0 then return options end
+  return nil, ("there is no profile %s; kvroute replica --profile %s says which there are")
+    :format(name, name)
+end
+
+-- A profile file's text is part of what decides a result: it travels with the cell.
+local function read_profile(out)
+  if out.profile:find("/", 1, true) or out.profile:find("%.lua$") then
+    watch.add(out.profile)
+    out.profile_text = store.read_file(out.profile)
+    if not out.profile_text then error("fleet: cannot read " .. out.profile, 0) end
+  end
+  local options, why = M.with_profile(out)
+  if not options then error("fleet: " .. why, 0) end
 end
 
 local function make(kind, options, types)
@@ -76,15 +85,11 @@ local BLOCK_TOKENS = 16
 ---@param fleet table
 ---@return number?
 function M.capacity_tokens(fleet)
-  if not fleet.profile then return nil end
-  local C, own = ffi.simulator(), fleet.profile_file or {}
-  local options = ffi.new("struct kvr_sim_options")
-  if C.kvr_sim_use_profile(options, fleet.profile_file and "simple" or fleet.profile) ~= 0 then
-    return nil
-  end
+  local options = fleet.profile and M.with_profile(fleet)
+  if not options then return nil end
   local profile = options.profile
-  local replicas = fleet.urls and #fleet.urls or fleet.replicas or own.replicas or profile.replicas
-  return replicas * (own.blocks or profile.blocks) * BLOCK_TOKENS
+  local replicas = fleet.urls and #fleet.urls or fleet.replicas or profile.replicas
+  return replicas * profile.blocks * BLOCK_TOKENS
 end
 
 ---@param options kvr.SimulatedFleet

@@ -3,6 +3,7 @@
 local ffi = require("kvroute.ffi")
 local collect = require("kvroute.collect")
 local evidence = require("kvroute.evidence")
+local fleets = require("kvroute.fleet")
 local policy = require("kvroute.policy")
 local schema = require("kvroute.schema")
 local store = require("kvroute.store")
@@ -34,12 +35,9 @@ local function array(kept, values, what)
 end
 
 local function set_profile(options, fleet)
-  local C = ffi.simulator()
-  local name = fleet.profile_file and "simple" or fleet.profile
-  if C.kvr_sim_use_profile(options, name) ~= 0 then
-    invalid("there is no profile %s", fleet.profile)
-  end
-  assign(options.profile, "kvr_profile", fleet.profile_file or {}, fleet.profile)
+  local from, why = fleets.with_profile(fleet)
+  if not from then invalid("%s", why) end
+  options.profile = from.profile
   assign(options.profile, "kvr_profile", fleet.profile_set or {}, "profile_set")
 end
 
@@ -54,7 +52,7 @@ end
 
 local function set_fleet(options, fleet, kept)
   local plain = schema.copy(fleet)
-  for _, name in ipairs({ "kind", "profile", "profile_set", "profile_file", "slowdowns", "weights",
+  for _, name in ipairs({ "kind", "profile", "profile_set", "profile_text", "slowdowns", "weights",
     "changes" }) do
     plain[name] = nil
   end
