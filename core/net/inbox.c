@@ -26,11 +26,28 @@ void kvr_inbox_put(struct kvr_inbox *inbox, struct kvr_stream *stream, size_t le
     inbox->len += (uint32_t)len;
 }
 
+static void serve(struct kvr_inbox *inbox, struct kvr_inbox_read *entry)
+{
+    struct kvr_inbox_read read = *entry;
+    entry->stream = NULL;
+    if (read.stream)
+        kvr_stream_serve(read.stream, inbox->bytes + read.at, read.len);
+}
+
 void kvr_inbox_serve(struct kvr_inbox *inbox)
 {
-    while (inbox->next < inbox->count) {
-        struct kvr_inbox_read read = inbox->reads[inbox->next++];
-        kvr_stream_serve(read.stream, inbox->bytes + read.at, read.len);
-    }
+    KVR_CHECK(inbox->next == 0);
+    while (inbox->next < inbox->count)
+        serve(inbox, &inbox->reads[inbox->next++]);
     inbox->next = inbox->count = inbox->len = 0;
+}
+
+void kvr_inbox_serve_one(struct kvr_inbox *inbox, const struct kvr_stream *stream)
+{
+    for (uint32_t i = inbox->next; i < inbox->count; i++) {
+        if (inbox->reads[i].stream == stream) {
+            serve(inbox, &inbox->reads[i]);
+            return;
+        }
+    }
 }

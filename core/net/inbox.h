@@ -21,8 +21,8 @@ struct kvr_stream;
 #define KVR_INBOX_ROOM  (16u << 10) /* for one read */
 
 struct kvr_inbox_read {
-    struct kvr_stream *stream;
-    uint32_t at; /* in `bytes` */
+    struct kvr_stream *stream; /* NULL: served already */
+    uint32_t at;               /* in `bytes` */
     uint32_t len;
 };
 
@@ -40,8 +40,10 @@ void kvr_inbox_deinit(struct kvr_inbox *inbox);
 char *kvr_inbox_space(struct kvr_inbox *inbox);
 /* What was read there, for a stream of which there is nothing in it. */
 void kvr_inbox_put(struct kvr_inbox *inbox, struct kvr_stream *stream, size_t len);
-/* Gives each stream what was read of it, in order. While one is served another's may be asked for:
- * then they are served inside of it. */
+/* Gives each stream what was read of it, in order. */
 void kvr_inbox_serve(struct kvr_inbox *inbox);
+/* Only that one, before its turn, also while another is being served: whoever looks at one stream
+ * does not expect all the others to move. */
+void kvr_inbox_serve_one(struct kvr_inbox *inbox, const struct kvr_stream *stream);
 
 #endif

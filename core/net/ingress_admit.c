@@ -36,7 +36,7 @@ static void describe(struct kvr_ingress *ingress, const struct kvr_http_head *he
 {
     kvr_ingress_describe(head, submission);
     submission->request_id = kvr_ingress_request_id(ingress, head, room, size);
-    submission->received_ns = ingress->loop->woke_ns;
+    submission->received_ns = kvr_loop_turn_ns(ingress->loop);
 }
 
 /* ---- who may, and how much ---- */

@@ -79,6 +79,11 @@ void kvr_loop_woke(struct kvr_loop *loop)
     }
 }
 
+uint64_t kvr_loop_turn_ns(const struct kvr_loop *loop)
+{
+    return loop->asleep ? uv_hrtime() : loop->woke_ns;
+}
+
 uint64_t kvr_loop_now(void)
 {
     return uv_hrtime();

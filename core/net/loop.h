@@ -32,7 +32,8 @@ struct kvr_loop {
 };
 
 void kvr_loop_init(struct kvr_loop *loop, uv_loop_t *uv);
-/* Closes its handles; the loop must run once more before the memory goes. */
+/* Once its streams have closed. Closes its handles; the loop must run once more before the memory
+ * goes. */
 void kvr_loop_deinit(struct kvr_loop *loop);
 
 /* While it is busy with streams the loop polls at most once in `period_us` (pace.h). For the thread
@@ -42,6 +43,9 @@ void kvr_loop_pace(struct kvr_loop *loop, uint32_t period_us);
 /* For alloc callbacks: counts a socket served, and stamps woke_ns when it is the first since the
  * poll. */
 void kvr_loop_woke(struct kvr_loop *loop);
+/* When this turn's poll returned: what its sockets brought had come by then. Now, where only timers
+ * or signals have woken it. */
+uint64_t kvr_loop_turn_ns(const struct kvr_loop *loop);
 /* Monotonic nanoseconds. */
 uint64_t kvr_loop_now(void);
 /* The same clock as it stood when the loop last woke, in steps of a millisecond: costs nothing, for

@@ -28,6 +28,8 @@ static void free_unsent(struct kvr_stream_unsent *unsent)
 
 static void end(struct kvr_stream *stream, int uv_code)
 {
+    if (stream->read)
+        kvr_inbox_serve_one(&stream->loop->inbox, stream); /* it came before the end did */
     if (stream->ended || stream->closing)
         return;
     stream->ended = true;
@@ -76,7 +78,7 @@ static void end_reading(struct kvr_stream *stream, int uv_code)
 void kvr_stream_read(struct kvr_stream *stream)
 {
     if (stream->read)
-        kvr_inbox_serve(&stream->loop->inbox);
+        kvr_inbox_serve_one(&stream->loop->inbox, stream);
     /* A read that fills the buffer is followed by another, but others want their turn, too. */
     for (int reads = 0; stream->reading && !stream->closing && reads < READS_MAX; reads++) {
         char *memory = NULL;
@@ -109,19 +111,21 @@ void kvr_stream_serve(struct kvr_stream *stream, char *data, size_t len)
         kvr_stream_read(stream); /* it may have more */
 }
 
-/* Reads into the inbox. False: its owner has memory for what comes, or nothing came. */
+/* Reads into the inbox. False: its owner has memory for what comes. */
 static bool read_ahead(struct kvr_stream *stream)
 {
     struct kvr_inbox *inbox = &stream->loop->inbox;
     char *memory = NULL;
     if (stream->read)
-        kvr_inbox_serve(inbox);
-    if (!stream->reading || (stream->events->on_space && stream->events->on_space(stream, &memory)))
+        return true;                     /* once a turn; the loop will find it readable again */
+    char *room = kvr_inbox_space(inbox); /* others may be served here, and have closed this one */
+    if (!stream->reading || stream->closing)
+        return true;
+    if (stream->events->on_space && stream->events->on_space(stream, &memory))
         return false;
-    memory = kvr_inbox_space(inbox);
-    ssize_t len = recv(stream->fd, memory, KVR_INBOX_ROOM, MSG_DONTWAIT);
+    ssize_t len = recv(stream->fd, room, KVR_INBOX_ROOM, MSG_DONTWAIT);
     if (len < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
-        return false;
+        return true;
     if (len <= 0) {
         end_reading(stream, len ? uv_translate_sys_error(errno) : UV_EOF);
         return true;

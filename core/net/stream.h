@@ -62,7 +62,8 @@ void kvr_stream_init(struct kvr_stream *stream, struct kvr_loop *loop,
                      const struct kvr_stream_events *events);
 /* Once connected: turns off Nagle's algorithm and starts to read. */
 void kvr_stream_start(struct kvr_stream *stream);
-/* Reads what has come by now, before the loop does; nothing while it is paused. */
+/* Reads what has come by now, before the loop does, and gives its owner what is in the inbox; while
+ * it is paused only that. */
 void kvr_stream_read(struct kvr_stream *stream);
 /* For inbox.c: gives its owner what was read. */
 void kvr_stream_serve(struct kvr_stream *stream, char *data, size_t len);

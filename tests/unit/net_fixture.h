@@ -21,6 +21,12 @@
 #include "memory.h"
 #include "target.h"
 
+/* The turn that comes will be a busy one, as if the one before had served many sockets. */
+static inline void net_make_busy(struct kvr_loop *loop)
+{
+    loop->served = KVR_LOOP_BUSY;
+}
+
 /* Time runs for a test while the machine lets it: a turn of the loop, of which the tick makes one
  * each 5 ms at least, counts for NET_TURN_NS at most. So a machine that stands still breaks no
  * deadline. What the code under test does goes by the clock all the same: "not again" is asserted
