@@ -4,17 +4,25 @@ local simulate = require("kvroute.simulate")
 
 local M = {}
 
+---The requests of a cell, as the simulator asks for them.
+---@param spec table of a cell
+---@return ffi.cdata* # struct kvr_workload, collected
+function M.workload(spec)
+  local C, failure, kept = ffi.simulator(), ffi.new("struct kvr_error"), {}
+  local options = simulate.options(spec, kept)
+  options.workload.bytes_per_token = options.profile.bytes_per_token
+  options.workload.seed = spec.seed
+  local workload = C.kvr_workload_create(options.workload, failure)
+  if workload == nil then error(ffi.string(failure.text), 0) end
+  return ffi.gc(workload, C.kvr_workload_destroy)
+end
+
 ---The part of all requests that each key has, as the simulator draws them.
 ---@param spec table of a cell
 ---@return number[] # by key; they sum up to 1
 function M.of(spec)
-  local C, failure, kept = ffi.simulator(), ffi.new("struct kvr_error"), {}
-  local options = simulate.options(spec, kept)
-  options.workload.bytes_per_token = options.profile.bytes_per_token
-  local workload = C.kvr_workload_create(options.workload, failure)
-  if workload == nil then error(ffi.string(failure.text), 0) end
-  ffi.gc(workload, C.kvr_workload_destroy)
-  local out = {}
+  local C, out = ffi.simulator(), {}
+  local workload = M.workload(spec)
   for i = 1, C.kvr_workload_options(workload).keys do
     out[i] = C.kvr_workload_key_share(workload, i - 1)
   end

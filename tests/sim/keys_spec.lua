@@ -98,6 +98,27 @@ describe("thirty 70B engines under 128 keys", function()
     assert.not_equal(once.hash, at_once.hash)
   end)
 
+  it("come in threads, whose turns find what was said before where it was said", function()
+    local function threads(more)
+      return function(options)
+        options.replicas, options.warmup_requests, options.requests = 6, 1000, 2000
+        local w = options.workload
+        w.keys, w.rate, w.variants, w.unique_tokens, w.thread_more = 48, 8, 1, 1200, more
+        w.thread_gap_ms = 5000
+      end
+    end
+    local function hit(policy, more)
+      return 100 * study.run({ policy = policy }, at(20, threads(more))).hit_rate
+    end
+    -- A turn's prompt is longer, and of what is new in it more has been said before.
+    assert.is_true(hit("session_affinity", 0.493) > hit("session_affinity", 0) + 3)
+    assert.is_true(hit("session_affinity", 0.493) > hit("p2c", 0.493) + 10)
+    local once = study.run({ policy = "p2c" }, at(20, threads(0.493)))
+    assert.equal(2000, once.success)
+    assert.equal(once.hash, study.run({ policy = "p2c" }, at(20, threads(0.493))).hash)
+    assert.not_equal(once.hash, study.run({ policy = "p2c" }, at(20, threads(0.4))).hash)
+  end)
+
   it("refuse a plan that nothing can be made from", function()
     local function refuses(what, change)
       local ok, why = pcall(study.run, { policy = "cacheroute" }, at(60, change))
