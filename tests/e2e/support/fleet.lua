@@ -168,6 +168,13 @@ function M.start(options)
   return self
 end
 
+---Replicas that look alike, asked in turn.
+function M.alike(replicas, config, script)
+  config = config or {}
+  config.policy = config.policy or "round_robin"
+  return M.start({ replicas = replicas, config = config, script = script })
+end
+
 function Fleet:launch()
   local argv = { M.binary, "serve", "--config", self.folder .. "/kvroute.lua" }
   if self.ulimits then
@@ -239,11 +246,26 @@ function Fleet:admin_answer(path, body)
   return http.request(self.admin_address, { path = path, body = body })
 end
 
+---The script of that role, "policy" by default, as the admin interface sees it.
+function Fleet:script(role)
+  for _, each in ipairs(self:admin("/admin/scripts").scripts) do
+    if each.role == (role or "policy") then return each end
+  end
+end
+
 ---The replica, as the admin interface sees it.
 function Fleet:replica_state(name)
   for _, each in ipairs(self:admin("/admin/replicas").replicas) do
     if each.name == name then return each end
   end
+end
+
+function Fleet:is_down(name)
+  return self:replica_state(name).operational == "down"
+end
+
+function Fleet:wait_down(name, seconds)
+  loop.wait(function() return self:is_down(name) end, seconds, name .. " to be down")
 end
 
 ---The scripted replica of that name (as in a row or in x-kvroute-replica).

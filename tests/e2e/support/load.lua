@@ -63,4 +63,10 @@ function Load:finish(seconds)
   }
 end
 
+---For the result of one.
+function M.assert_all_answered(result)
+  assert(result.failed == 0, result.failed .. " requests failed")
+  assert(result.sent == result.answered, "some were not answered")
+end
+
 return M
