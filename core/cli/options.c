@@ -33,7 +33,7 @@ static void print_help(const struct kvr_usage *usage)
         }
         putchar('\n');
     }
-    printf("  %-30s %s\n", "--help", "this text");
+    printf("  -h, %-26s %s\n", "--help", "this text");
 }
 
 int kvr_usage_error(const struct kvr_usage *usage, const char *format, ...)
@@ -138,7 +138,7 @@ static int set(const struct kvr_usage *usage, const struct kvr_option *option, c
 /* The table in getopt's form. */
 struct forms {
     struct option rows[KVR_OPTIONS_MAX + 2];
-    char letters[2 * KVR_OPTIONS_MAX + 4];
+    char letters[2 * KVR_OPTIONS_MAX + 5];
 };
 
 static void translate(const struct kvr_option *options, struct forms *forms)
@@ -158,6 +158,7 @@ static void translate(const struct kvr_option *options, struct forms *forms)
     }
     forms->rows[i] = (struct option){"help", no_argument, NULL, 'h'};
     forms->rows[i + 1] = (struct option){0};
+    forms->letters[at++] = 'h';
     forms->letters[at] = '\0';
 }
 

@@ -12,7 +12,7 @@
  *   if (status != KVR_OPTIONS_GO_ON)
  *       return status;
  *
- * --help is understood by every table and goes to stdout. */
+ * --help and -h are understood by every table and goes to stdout. */
 #ifndef KVR_OPTIONS_H
 #define KVR_OPTIONS_H
 

@@ -284,6 +284,21 @@ local function default_text(setting)
   return type(default) == "number" and ("%.14g"):format(default) or tostring(default)
 end
 
+local NAME, DEFAULT, WIDTH = 28, 18, 100 -- columns of a line that tells of a setting
+
+-- Words in lines of so many characters at most.
+local function wrapped(words, width)
+  local lines, line = {}, nil
+  for word in words:gmatch("%S+") do
+    if line and #line + 1 + #word > width then
+      lines[#lines + 1], line = line, nil
+    end
+    line = line and line .. " " .. word or word
+  end
+  lines[#lines + 1] = line
+  return lines
+end
+
 local function describe(prefix, settings, rows)
   for _, setting in ipairs(settings) do
     local name = prefix .. setting[1]
@@ -294,7 +309,10 @@ local function describe(prefix, settings, rows)
     else
       local what = setting[4]
       if setting.one_of then what = what .. ": " .. table.concat(setting.one_of, ", ") end
-      rows[#rows + 1] = ("%-28s %-18s %s"):format(name, default_text(setting), what)
+      local margin = (" "):rep(NAME + DEFAULT + 2)
+      local head = ("%-" .. NAME .. "s %-" .. DEFAULT .. "s"):format(name, default_text(setting))
+      rows[#rows + 1] = head .. " "
+        .. table.concat(wrapped(what, WIDTH - #margin), "\n" .. margin)
     end
   end
   return rows

@@ -7,13 +7,25 @@ local M = { OK = 0, FAILED = 1, USAGE = 2 }
 ---@field policies string folder
 ---@field build kvr.Build
 
+---Help as that of the commands in C: within 100 columns, descriptions from the 34th, all defaults.
+---@param parser table of argparse
+---@return table parser
+function M.dressed(parser)
+  for _, option in ipairs(parser._options) do
+    -- It shows defaults that are texts.
+    if type(option._init) == "number" then option:default(("%.14g"):format(option._init)) end
+  end
+  return parser:usage_max_width(100):help_max_width(100):help_usage_margin(2)
+    :help_description_margin(33)
+end
+
 ---@param name string
 ---@param parser table of argparse
 ---@param context kvr.CommandContext
 ---@param run fun(arguments: table): integer
 ---@return integer # exit status
 function M.run(name, parser, context, run)
-  local parsed, arguments = parser:pparse(context.words)
+  local parsed, arguments = M.dressed(parser):pparse(context.words)
   if not parsed then
     io.stderr:write(("kvroute %s: %s (see --help)\n"):format(name, arguments))
     return M.USAGE

@@ -5,6 +5,7 @@
 --
 -- Files are read a line at a time and rows made one by one: memory does not grow with a trace.
 local lfs = require("lfs")
+local command = require("kvroute.command")
 local json = require("kvroute.json")
 local clock = require("kvroute.import.clock")
 local dice = require("kvroute.import.dice")
@@ -146,15 +147,15 @@ end
 local function parser_of(name_of_program)
   local parser = require("argparse")(name_of_program,
     "Brings a trace into rows, one JSON line a request. experiments/data/README.md has the form.")
-  parser:command_target("format")
+  command.dressed(parser):command_target("format")
   parser:require_command(true)
   for _, name in ipairs(NAMES) do
     local format = format_of(name)
-    local command = parser:command(name, format.summary)
-    command:argument("file", "one or more, read in turn; - is standard input, .gz is unpacked")
+    local one = parser:command(name, format.summary)
+    one:argument("file", "one or more, read in turn; - is standard input, .gz is unpacked")
       :args("+")
-    command:option("-o --out", "write here instead of to standard output"):argname("FILE")
-    add_options(command, format)
+    one:option("-o --out", "write here instead of to standard output"):argname("FILE")
+    add_options(one, format)
   end
   return parser
 end

@@ -258,6 +258,28 @@ replicas = { { url = %q } }
     assert_refuses(begin({ Fleet.binary, "no-such-command" }), 2, "no-such-command")
   end)
 
+  it("helps with every command, by -h as by --help, within 100 columns", function()
+    local function told(...)
+      local program = begin({ Fleet.binary, ... })
+      assert.same({ "exited", 0 }, { program:wait(20) })
+      local text = program:stdout()
+      for line in text:gmatch("[^\n]+") do assert.is_true(#line <= 100, line) end
+      return text
+    end
+    local count = 0
+    for command in told("--help"):match("Commands:\n(.-)\n\n"):gmatch("  (%l+) [^\n]*") do
+      local text = told(command, "--help")
+      assert.is_truthy(text:find("^Usage: kvroute " .. command), text)
+      assert.equal(text, told(command, "-h"))
+      count = count + 1
+    end
+    assert.equal(13, count)
+    for _, words in ipairs({ { "serve", "--help-config" }, { "load", "--help-workload" },
+      { "replica", "--faults" }, { "import", "servegen", "-h" } }) do
+      told(unpack(words))
+    end
+  end)
+
   it("installed, works from anywhere", function()
     local prefix = folder .. "/prefix"
     local install = begin({ "cmake", "--install", Fleet.build, "--prefix", prefix })
