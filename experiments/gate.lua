@@ -1,9 +1,10 @@
 -- Question  Does a shadow replay tell a workload that gains from a plan of routing keys from one
 --           that loses by it, before anybody turns it on?
--- Method    Records traffic of power of two choices in two cases of CacheRoute's reconstruction:
---           70b, where prompts share much (Table 1), and 32b, where 9 % of a prompt is the key's
---           and the rest new ("lose regime"). `kvroute gate` then replays the rows; see "Gate" in
---           experiments/README.md, which has the commands and what they answered.
+-- Method    Records traffic of power of two choices in three cases of CacheRoute's reconstruction:
+--           70b, where prompts share much (Table 1), 32b, where 11 % of a prompt is the key's and
+--           the rest new ("lose regime"), and tie, the same with 20 %. `kvroute gate` then replays
+--           the rows; see "Gate" in experiments/README.md, which has the commands and what they
+--           answered.
 -- Seed      1
 -- Run       kvroute run experiments/gate.lua --set case=70b --rows --out rows70b
 -- Takes     a few seconds each
