@@ -47,8 +47,7 @@ return study.experiment {
     for i, pool in ipairs(found.pools) do
       rows[i] = { pool.place, pool:shown("goodput", true), pool:shown("honoured"),
         pool:shown("spill_rate"), pool:shown("cold_share"), pool:shown("hit_rate"),
-        ("%.0f"):format(lab.stats.median(study.values(pool,
-          function(result) return result.index_blocks end))) }
+        pool:median(function(result) return result.index_blocks end, "%.0f") }
     end
     return lab.table.text({ rows = rows, head = { "working_set, index", "goodput\n/s",
       "belief\nhonoured", "spilled", "cold", "cached", "blocks\nat the end" } })

@@ -31,20 +31,13 @@ for _, part in ipairs(set.parts) do
 end
 add("1.1, residency", { plan_tokens = 1.1 * CACHE, plan_residency_s = set.residency_s })
 
-local function median(pool, of, format)
-  local values = {}
-  for i, result in ipairs(pool.results) do
-    if not result.plans then return false end
-    values[i] = of(result.plans[1])
-  end
-  return format:format(lab.stats.median(values))
-end
-
 local function report(found)
   local rows = {}
   for i, pool in ipairs(found.pools) do
-    rows[i] = { pool.at.plan, median(pool, function(plan) return plan.admitted end, "%.0f"),
-      median(pool, function(plan) return plan.imbalance end, "%.2f"),
+    local function planned(name, format)
+      return pool:median(function(r) return r.plans and r.plans[1][name] end, format)
+    end
+    rows[i] = { pool.at.plan, planned("admitted", "%.0f"), planned("imbalance", "%.2f"),
       pool:shown("imbalance"), pool:shown("hit_rate", true), pool:shown("ttft_p99_all_ms", true) }
   end
   return lab.table.text({ rows = rows, head = { "plan", "keys\nplanned", "expected\nimbalance",

@@ -25,25 +25,18 @@ local function fleet(at)
     slowdowns = slowdowns }
 end
 
+local function row_of(pool)
+  return {
+    pool.at.escape == 0 and "never" or tostring(pool.at.escape),
+    pool:median(function(r) return 100 * (r.reasons.escaped or 0) / r.requests end, "%.1f"),
+    pool:shown("hit_rate", true), pool:shown("ttft_p99_all_ms", true),
+    pool:shown("imbalance", true),
+  }
+end
+
 local function report(found)
-  local out = {}
-  for i, plan in ipairs(plans) do
-    local rows = {}
-    for _, pool in ipairs(found.pools) do
-      if pool.at.plan == plan then
-        local escaped = {}
-        for j, r in ipairs(pool.results) do
-          escaped[j] = 100 * (r.reasons.escaped or 0) / r.requests
-        end
-        rows[#rows + 1] = { pool.at.escape == 0 and "never" or tostring(pool.at.escape),
-          ("%.1f"):format(lab.stats.median(escaped)), pool:shown("hit_rate", true),
-          pool:shown("ttft_p99_all_ms", true), pool:shown("imbalance", true) }
-      end
-    end
-    out[i] = lab.table.text({ title = "the plan is: " .. plan, rows = rows,
-      head = { "escape", "escaped\n%", "hit rate", "TTFT p99\nof all", "busiest\nover mean" } })
-  end
-  return table.concat(out, "\n")
+  return found:tables("plan", plans, "the plan is: %s",
+    { "escape", "escaped\n%", "hit rate", "TTFT p99\nof all", "busiest\nover mean" }, row_of)
 end
 
 return lab.experiment {

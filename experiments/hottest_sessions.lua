@@ -19,11 +19,12 @@ local function spread(found)
   for _, pools in ipairs(found:places()) do
     local row = { pools[1].place }
     for i, pool in ipairs(pools) do
-      local values = study.values(pool, replicas)
+      local values = pool:each(replicas)
       row[i + 1] = ("%.2f (%.2f-%.2f)"):format(lab.stats.median(values), lab.stats.range(values))
     end
-    row[#row + 1] = ("%.1f %%"):format(100 * lab.stats.median(study.values(pools[#pools],
-      function(result) return result.collected.hottest.share end)))
+    row[#row + 1] = pools[#pools]:median(function(result)
+      return 100 * result.collected.hottest.share
+    end, "%.1f %%")
     rows[#rows + 1] = row
   end
   return lab.table.text({ title = "replicas that served the three hottest conversations (of 5)",
@@ -36,7 +37,7 @@ local function bars(found)
     series[i] = { name = policy, values = {} }
     for j, skew in ipairs(study.skews) do
       local pool = found:find(policy, { working_set = 1, skew = skew })
-      local values = pool and study.values(pool, replicas) or {}
+      local values = pool and pool:each(replicas) or {}
       local least, most = lab.stats.range(values)
       series[i].values[j] = pool and { y = lab.stats.median(values), low = least, high = most }
         or false

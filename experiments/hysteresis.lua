@@ -91,8 +91,7 @@ local function of_run(result)
 end
 
 local function row_of(pool)
-  local runs = {}
-  for i, result in ipairs(pool.results) do runs[i] = of_run(result) end
+  local runs = pool:each(of_run)
   local function shown(name, format, with_range)
     local values = {}
     for i, run in ipairs(runs) do values[i] = run[name] end
@@ -110,18 +109,11 @@ local function row_of(pool)
 end
 
 local function report(found)
-  local out = {}
-  for i, rate in ipairs(set.rates) do
-    local rows = {}
-    for _, pool in ipairs(found.pools) do
-      if pool.at.rate == rate then rows[#rows + 1] = row_of(pool) end
-    end
-    out[i] = lab.table.text({ title = ("%g requests a second"):format(rate), rows = rows,
-      head = { "plan", ("plans\nof %d"):format(set.intervals), "keys moved\nby each, %",
-        "imbalance\nabove fresh", "busiest\nover mean", "hit\n%", "dip after each,\npoints of hit",
-        "TTFT p99\nof all, ms" } })
-  end
-  return table.concat(out, "\n")
+  return found:tables("rate", set.rates, "%g requests a second", {
+    "plan", ("plans\nof %d"):format(set.intervals), "keys moved\nby each, %",
+    "imbalance\nabove fresh", "busiest\nover mean", "hit\n%", "dip after each,\npoints of hit",
+    "TTFT p99\nof all, ms",
+  }, row_of)
 end
 
 local COLOURS = { scratch = "#d55e00", ["scratch, warmed"] = "#e69f00", keep = "#0072b2" }
@@ -133,8 +125,7 @@ local function panel(found)
     local pool, points = found:find("cacheroute", { rate = rate, plan = plan }), {}
     local buckets = pool and set.interval_s * (set.intervals + 1) / BUCKET_S or 0
     for b = set.interval_s / BUCKET_S, buckets do
-      local values = {}
-      for i, result in ipairs(pool.results) do values[i] = hit(result.collected.intervals, b, 1) end
+      local values = pool:each(function(result) return hit(result.collected.intervals, b, 1) end)
       local least, most = lab.stats.range(values)
       points[#points + 1] = { x = b * BUCKET_S, y = lab.stats.median(values), low = least,
         high = most }

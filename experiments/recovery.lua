@@ -58,19 +58,17 @@ local function median(values, format)
 end
 
 local function row_of(pool)
-  local curves = study.values(pool, curve_by(plan))
+  local curves = pool:each(curve_by(plan))
   local function each(read)
     local out = {}
     for i, curve in ipairs(curves) do out[i] = read(curve) or 0 / 0 end
     return out
   end
   local function counted(name)
-    return median(study.values(pool, function(r) return r.collected.recovery[name] end), "%.0f")
+    return median(pool:each(function(r) return r.collected.recovery[name] end), "%.0f")
   end
   local function share(from_s, to_s)
-    return ("%.0f %%"):format(100 * lab.stats.median(study.values(pool, function(r)
-      return busiest(r, from_s, to_s)
-    end)))
+    return pool:median(function(r) return 100 * busiest(r, from_s, to_s) end, "%.0f %%")
   end
   return {
     pool.policy, median(each(function(c) return c.baseline end), "%.2f"),
@@ -103,7 +101,7 @@ local function panel(found, fault)
   local series = {}
   for i, policy in ipairs(found:policies()) do
     local pool, points = found:find(policy, { fault = fault }), {}
-    local curves = study.values(pool, curve_by(periods))
+    local curves = pool:each(curve_by(periods))
     for b, bucket in ipairs(curves[1].buckets) do
       local values = {}
       for c, curve in ipairs(curves) do values[c] = curve.buckets[b].goodput end

@@ -21,33 +21,18 @@ local keys = {
 }
 local names = { "128 keys", "128 keys, 8 of them hot", "16 keys" }
 
-local function median(pool, of, format)
-  local values = {}
-  for i, result in ipairs(pool.results) do values[i] = of(result) end
-  return format:format(lab.stats.median(values))
-end
-
 local function row_of(pool)
-  local phi = pool.at.phi
-  return { phi == 0 and "off" or ("%g"):format(phi),
-    median(pool, function(r) return r.plans[1].admitted end, "%.0f"),
-    median(pool, function(r) return r.plans[1].copies end, "%.0f"),
-    median(pool, function(r) return r.plans[1].imbalance end, "%.2f"),
-    pool:shown("imbalance", true), pool:shown("hit_rate", true),
-    pool:shown("ttft_p99_all_ms", true) }
+  local function planned(name, format)
+    return pool:median(function(r) return r.plans[1][name] end, format)
+  end
+  return { pool.at.phi == 0 and "off" or ("%g"):format(pool.at.phi), planned("admitted", "%.0f"),
+    planned("copies", "%.0f"), planned("imbalance", "%.2f"), pool:shown("imbalance", true),
+    pool:shown("hit_rate", true), pool:shown("ttft_p99_all_ms", true) }
 end
 
 local function report(found)
-  local out = {}
-  for i, name in ipairs(names) do
-    local rows = {}
-    for _, pool in ipairs(found.pools) do
-      if pool.at.of == name then rows[#rows + 1] = row_of(pool) end
-    end
-    out[i] = lab.table.text({ title = name, rows = rows, head = { "phi", "keys\nplanned", "copies",
-      "expected\nimbalance", "busiest\nover mean", "hit rate", "TTFT p99\nof all" } })
-  end
-  return table.concat(out, "\n")
+  return found:tables("of", names, "%s", { "phi", "keys\nplanned", "copies",
+    "expected\nimbalance", "busiest\nover mean", "hit rate", "TTFT p99\nof all" }, row_of)
 end
 
 return lab.experiment {

@@ -62,6 +62,29 @@ function Pool:shown(name, with_range)
   return ("%s (%s-%s)"):format(m.show(value), m.show(least), m.show(most))
 end
 
+---What `read` says of each repetition's result.
+---@generic T
+---@param read fun(result: table): T
+---@return T[]
+function Pool:each(read)
+  local out = {}
+  for i, result in ipairs(self.results) do out[i] = read(result) end
+  return out
+end
+
+---The median over repetitions of what no metric names.
+---@param read fun(result: table): number? # nil: this one does not know
+---@param format string
+---@return string|false # false where one does not know
+function Pool:median(read, format)
+  local values = {}
+  for i, result in ipairs(self.results) do
+    values[i] = read(result)
+    if values[i] == nil then return false end
+  end
+  return #values > 0 and format:format(stats.median(values))
+end
+
 ---@class kvr.Comparison
 ---@field percent number of `with`; infinite over a zero
 ---@field difference number
@@ -129,6 +152,25 @@ function Results:policies()
     known[pool.policy] = true
   end
   return out
+end
+
+---A table for each value of an axis, one below the other.
+---@param axis string
+---@param values any[]
+---@param title string format of a value
+---@param head string[]
+---@param row_of fun(pool: kvr.Pool): (string|number|false)[]
+---@return string
+function Results:tables(axis, values, title, head, row_of)
+  local out = {}
+  for i, value in ipairs(values) do
+    local rows = {}
+    for _, pool in ipairs(self.pools) do
+      if pool.at[axis] == value then rows[#rows + 1] = row_of(pool) end
+    end
+    out[i] = tables.text({ title = title:format(value), head = head, rows = rows })
+  end
+  return table.concat(out, "\n")
 end
 
 -- The fewest prompt tokens that any policy computed a request, on the very same bytes: those of one

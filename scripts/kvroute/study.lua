@@ -172,16 +172,6 @@ M.load_axes = {
 
 -- ---- tables ----
 
----What each repetition of a pool has under `read`.
----@param pool kvr.Pool
----@param read fun(result: table): number
----@return number[]
-function M.values(pool, read)
-  local out = {}
-  for i, result in ipairs(pool.results) do out[i] = read(result) end
-  return out
-end
-
 -- Results without the policies of which a metric says nothing but zero.
 local function without_zeros(found, name)
   local said, pools = {}, {}

@@ -61,6 +61,33 @@ describe("results", function()
     assert.is_false(found:find("a"):shown("hit_rate"))
   end)
 
+  it("has the median of what no metric names, or nothing where one does not know", function()
+    local found = make({
+      { "a", {}, 1, result({ own = { 3 } }) }, { "a", {}, 2, result({ own = { 1 } }) },
+      { "a", {}, 3, result({ own = { 2 } }) }, { "b", {}, 1, result({ own = { 1 } }) },
+      { "b", {}, 2, result() }, { "c", {}, 1 },
+    })
+    local function own(r) return r.own and r.own[1] end
+    assert.same({ 3, 1, 2 }, found:find("a"):each(own))
+    assert.equal("2.0", found:find("a"):median(own, "%.1f"))
+    assert.is_false(found:find("b"):median(own, "%.1f"))
+    assert.is_false(found:find("c"):median(own, "%.1f"))
+  end)
+
+  it("has a table for each value of an axis", function()
+    local found = make({
+      { "a", { skew = 0 }, 1, result() }, { "a", { skew = 1 }, 1, result({ good = 1 }) },
+      { "b", { skew = 0 }, 1, result({ good = 2 }) },
+    }, { "skew" })
+    local text = found:tables("skew", { 1, 0 }, "skew %g", { "policy", "good" }, function(pool)
+      return { pool.policy, pool.results[1].good }
+    end)
+    local first, second = text:match("^(skew 1\n.*)(skew 0\n.*)$")
+    assert.is_truthy(first:find("\na +1\n"), text)
+    assert.is_nil(first:find("\nb"), text)
+    assert.is_truthy(second:find("\na +90\nb +2\n"), text)
+  end)
+
   it("compares only where ranges do not touch", function()
     local function pair(a, b)
       local cells = {}
