@@ -1,8 +1,8 @@
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ctl_body.h"
+#include "file.h"
 #include "json_reader.h"
 #include "pick.h"
 #include "replica.h"
@@ -16,21 +16,11 @@
 
 static int read_file(const char *path, struct kvr_buffer *text)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file = is_stdin ? stdin : fopen(path, "rbe");
-    if (!file)
-        return kvr_ctl_usage("cannot read %s: %s", path, strerror(errno));
-    size_t len;
-    do {
-        len = fread(kvr_buffer_reserve(text, 65536), 1, 65536, file);
-        text->len += len;
-    } while (len && text->len <= FILE_MAX);
-    bool failed = ferror(file) != 0;
-    if (!is_stdin)
-        fclose(file);
-    if (failed || text->len > FILE_MAX)
-        return kvr_ctl_usage("cannot read %s: %s", path, failed ? strerror(errno) : "too large");
-    return KVR_CTL_OK;
+    struct kvr_error error = {0};
+    int rc = strcmp(path, "-") == 0
+                 ? kvr_file_read_rest(stdin, "standard input", FILE_MAX, text, &error)
+                 : kvr_file_read_given(path, FILE_MAX, text, &error);
+    return rc ? kvr_ctl_usage("%s", error.text) : KVR_CTL_OK;
 }
 
 /* The text must be one JSON value: it becomes part of another. */

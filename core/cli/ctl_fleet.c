@@ -4,6 +4,7 @@
 #include <uv.h>
 
 #include "ctl_body.h"
+#include "file.h"
 #include "pick.h"
 
 #define WAIT_STEP_MS 100
@@ -16,13 +17,14 @@ static int put_key(struct kvr_json_writer *json, struct kvr_slice value)
         kvr_json_string(json, "key", value);
         return KVR_CTL_OK;
     }
-    FILE *file = fopen(value.data + 1, "re");
-    if (!file || !fgets(line, sizeof line, file)) {
-        if (file)
-            fclose(file);
-        return kvr_ctl_usage("cannot read a key from %s", value.data + 1);
-    }
+    struct kvr_error error = {0};
+    FILE *file;
+    if (kvr_file_open_given(value.data + 1, &file, &error))
+        return kvr_ctl_usage("%s", error.text);
+    bool read = fgets(line, sizeof line, file) != NULL;
     fclose(file);
+    if (!read)
+        return kvr_ctl_usage("cannot read a key from %s", value.data + 1);
     kvr_json_string(json, "key", kvr_slice_make(line, strcspn(line, "\r\n")));
     return KVR_CTL_OK;
 }

@@ -23,9 +23,14 @@ static void print_window(struct kvr_slice gate, struct kvr_slice window, const c
            kvr_ctl_number(gate, "window_s", 1, 1).text,
            kvr_ctl_number(window, "requests", 1, 0).text, share(window, "active", "requests").text,
            100 * kvr_pick_number(gate, "bounds.active_share"));
-    printf("  %s guarded answers, %s of them after %s ms (at most 1 %%)\n",
-           kvr_ctl_number(window, "answers", 1, 0).text, share(window, "late", "answers").text,
+    printf("  %s guarded streams, %s of them with a first token after %s ms (at most 1 %%);\n",
+           kvr_ctl_number(window, "streams.count", 1, 0).text,
+           share(window, "streams.late", "streams.count").text,
            kvr_ctl_number(gate, "bounds.ttft_p99_ms", 1, 0).text);
+    printf("  %s guarded whole answers, %s of them later than that and %s ms a token more (1 %%)\n",
+           kvr_ctl_number(window, "wholes.count", 1, 0).text,
+           share(window, "wholes.late", "wholes.count").text,
+           kvr_ctl_number(gate, "bounds.token_ms", 1, 1).text);
 }
 
 static void show_gate(struct kvr_slice answer)
@@ -41,9 +46,13 @@ static void show_gate(struct kvr_slice answer)
            kvr_ctl_duration(kvr_pick_number(gate, "age_s")).text);
     printf("from %s\n", kvr_pick_text(gate, "file").text);
     if (kvr_pick_text(gate, "covers").text[0])
-        printf("its text is in force as %s\n", kvr_pick_text(gate, "covers").text);
+        printf("what was judged is in force as %s\n", kvr_pick_text(gate, "covers").text);
     else
-        puts("NO policy that acts is the text that was gated");
+        printf("what acts is NOT what was judged:\n  %s\n", kvr_pick_text(gate, "differs").text);
+    if (!kvr_pick_true(gate, "baseline_judged"))
+        printf(
+            "the baseline %s, with its params and spill rule, is not what it was judged against\n",
+            kvr_pick_text(gate, "baseline").text);
     if (kvr_pick(left, "reason").len) {
         printf("LEFT %s ago by %s: %s decides until a new gate, %s requests so far\n",
                kvr_ctl_duration(kvr_pick_number(left, "age_s")).text,

@@ -98,8 +98,8 @@ static void show_gate(struct kvr_slice gate)
                kvr_pick_text(gate, "left.reason").text, kvr_pick_text(gate, "baseline").text);
     else
         printf(", kept; %s\n", kvr_pick_text(gate, "covers").text[0]
-                                   ? "its text is in force"
-                                   : "NO policy that acts is its text");
+                                   ? "what was judged is in force"
+                                   : "what acts is NOT what was judged, see ctl gate");
 }
 
 static void show_latency(struct kvr_slice answer)

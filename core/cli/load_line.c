@@ -139,7 +139,7 @@ static int read_key_file(void)
 {
     struct kvr_error error;
     FILE *file;
-    if (kvr_file_open(key_file, &file, &error))
+    if (kvr_file_open_given(key_file, &file, &error))
         return kvr_usage_error(usage, "--key-file: %s", error.text);
     char *line = fgets(s.key, KVR_LOAD_KEY_MAX, file);
     fclose(file);

@@ -10,22 +10,27 @@
 #include "memory.h"
 #include "trace.h"
 
-#define READ_BYTES 65536
-#define TIMES_MAX  100000000u
+#define READ_BYTES      65536
+#define TIMES_MAX       100000000u
+#define TRACE_BYTES_MAX ((uint64_t)4 << 30)
 
 /* ---- files ---- */
 
 static int read_trace(const char *path, struct kvr_workload *workload, struct kvr_error *error)
 {
     FILE *file;
-    int code = kvr_file_open(path, &file, error);
+    int code = kvr_file_open_given(path, &file, error);
     if (code)
         return code;
     struct kvr_trace *trace = kvr_trace_create(workload);
     char *bytes = kvr_alloc(READ_BYTES);
+    uint64_t all = 0;
     size_t len;
-    while (code == 0 && (len = fread(bytes, 1, READ_BYTES, file)) > 0)
-        code = kvr_trace_feed(trace, bytes, len, error);
+    while (code == 0 && (len = fread(bytes, 1, READ_BYTES, file)) > 0) {
+        all += len;
+        code = all > TRACE_BYTES_MAX ? kvr_error_set(error, KVR_E_LIMIT, "%s: is over 4 GiB", path)
+                                     : kvr_trace_feed(trace, bytes, len, error);
+    }
     if (code == 0 && ferror(file))
         code = kvr_error_set(error, KVR_E_IO, "%s: cannot be read", path);
     if (code == 0)
@@ -64,7 +69,7 @@ static int read_numbers(FILE *file, const char *path, struct kvr_buffer *times,
 static int read_times(const char *path, struct kvr_buffer *times, struct kvr_error *error)
 {
     FILE *file;
-    int code = kvr_file_open(path, &file, error);
+    int code = kvr_file_open_given(path, &file, error);
     if (code)
         return code;
     code = read_numbers(file, path, times, error);

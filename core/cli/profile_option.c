@@ -22,26 +22,6 @@ static int refuse_name(const char *value, struct kvr_error *error)
     return code;
 }
 
-static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
-{
-    FILE *file;
-    int code = kvr_file_open(path, &file, error);
-    if (code)
-        return code;
-    size_t n = 0;
-    do {
-        text->len += n;
-        n = fread(kvr_buffer_reserve(text, 65536), 1, 65536, file);
-    } while (n > 0 && text->len <= FILE_BYTES_MAX);
-    if (ferror(file))
-        code = kvr_error_set(error, KVR_E_IO, "%s: cannot be read", path);
-    else if (text->len > FILE_BYTES_MAX)
-        code =
-            kvr_error_set(error, KVR_E_LIMIT, "%s: is longer than %u bytes", path, FILE_BYTES_MAX);
-    fclose(file);
-    return code;
-}
-
 int kvr_profile_option(const char *value, struct kvr_profile *profile, struct kvr_error *error)
 {
     size_t len = strlen(value);
@@ -54,7 +34,7 @@ int kvr_profile_option(const char *value, struct kvr_profile *profile, struct kv
         return KVR_OK;
     }
     struct kvr_buffer text = {0};
-    int code = read_file(value, &text, error);
+    int code = kvr_file_read_given(value, FILE_BYTES_MAX, &text, error);
     if (code == 0)
         code = kvr_profile_text_read(value, kvr_buffer_slice(&text), profile, error);
     kvr_buffer_deinit(&text);

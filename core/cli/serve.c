@@ -12,12 +12,15 @@
 #include "command.h"
 #include "config.h"
 #include "descriptors.h"
+#include "file.h"
 #include "ingress.h"
 #include "log.h"
 #include "memory.h"
 #include "options.h"
 #include "serve_options.h"
 #include "signals.h"
+
+#define CONFIG_BYTES_MAX ((size_t)16 << 20)
 
 struct server {
     struct kvr_loop loop;
@@ -113,7 +116,7 @@ static int start(struct server *server, const struct kvr_config *config, struct 
     if (rc == 0 && plan && kvr_planner_load_first(&ingress->planner, plan, error))
         rc = kvr_serve_blame(config, "plan.file", error);
     const char *gate = kvr_config_text(config, "gate.file");
-    if (rc == 0 && gate && *gate && kvr_gate_load(ingress, kvr_slice_of(gate), error))
+    if (rc == 0 && gate && *gate && kvr_gate_load_first(ingress, kvr_slice_of(gate), error))
         rc = kvr_serve_blame(config, "gate.file", error);
     if (rc == 0 && kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error))
         rc = kvr_serve_blame(config, "admin.listen", error);
@@ -158,20 +161,6 @@ static int run(const struct kvr_config *config)
     KVR_CHECK(server->closed);
     kvr_ingress_deinit(&server->ingress);
     kvr_free(server);
-    return 0;
-}
-
-static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
-{
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
-    size_t len;
-    do {
-        len = fread(kvr_buffer_reserve(text, 65536), 1, 65536, file);
-        text->len += len;
-    } while (len && text->len < 16u << 20);
-    fclose(file);
     return 0;
 }
 
@@ -221,8 +210,10 @@ static int apply(struct kvr_config *config, const struct flags *flags)
 static struct kvr_config *read_config(const char *path, struct kvr_error *error)
 {
     struct kvr_buffer text = {0};
-    if (path && read_file(path, &text, error))
+    if (path && kvr_file_read_given(path, CONFIG_BYTES_MAX, &text, error)) {
+        kvr_buffer_deinit(&text);
         return NULL;
+    }
     struct kvr_config *config =
         kvr_config_read(path ? path : "defaults", kvr_buffer_slice(&text), error);
     kvr_buffer_deinit(&text);

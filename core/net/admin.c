@@ -262,13 +262,39 @@ static void on_request(void *context, struct kvr_client *client, const struct kv
     kvr_admin_body_deinit(&body);
 }
 
-/* All answers but those about a plan are made at once. */
+/* All answers but those about a plan or a gate that is read are made at once. */
 static void on_gone(void *context, struct kvr_client *client)
 {
     struct kvr_admin *admin = context;
     kvr_planner_forget(&admin->ingress->planner, client->user);
+    kvr_gate_forget(admin->ingress, client->user);
     kvr_free(client->user);
     client->user = NULL;
+}
+
+struct kvr_admin_waiter {
+    struct kvr_admin *admin;
+    struct kvr_client *client; /* its `user` is this */
+};
+
+struct kvr_admin_waiter *kvr_admin_wait(struct kvr_admin_call *call)
+{
+    struct kvr_admin_waiter *waiter = kvr_alloc_zero(1, sizeof *waiter);
+    *waiter = (struct kvr_admin_waiter){call->admin, call->client};
+    KVR_CHECK(!call->client->user);
+    call->client->user = waiter;
+    return waiter;
+}
+
+struct kvr_admin_call kvr_admin_resume(struct kvr_admin_waiter *waiter)
+{
+    struct kvr_admin_call call = {.admin = waiter->admin,
+                                  .ingress = waiter->admin->ingress,
+                                  .client = waiter->client,
+                                  .now_ns = kvr_loop_now()};
+    waiter->client->user = NULL;
+    kvr_free(waiter);
+    return call;
 }
 
 /* ---- the life of it ---- */

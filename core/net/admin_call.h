@@ -28,6 +28,13 @@ void kvr_admin_refuse(struct kvr_admin_call *call, uint16_t status, const char *
 void kvr_admin_refuse_error(struct kvr_admin_call *call, const char *param,
                             const struct kvr_error *error);
 
+/* For an answer that is made later: who waits for it, to be handed around until then. The client's
+ * `user`, which goes with it: on_gone of admin.c tells whoever holds it. */
+struct kvr_admin_waiter;
+struct kvr_admin_waiter *kvr_admin_wait(struct kvr_admin_call *call);
+/* A call that can be answered now; the waiter is gone. It has no body any more. */
+struct kvr_admin_call kvr_admin_resume(struct kvr_admin_waiter *waiter);
+
 /* ---- handlers, by file ---- */
 
 void kvr_admin_metrics(struct kvr_admin_call *call);
@@ -63,7 +70,7 @@ void kvr_admin_write_gate(const struct kvr_ingress *ingress, struct kvr_json_wri
 
 void kvr_admin_explain(struct kvr_admin_call *call);
 
-/* Those that make a plan answer when it has been judged. */
+/* Those that make a plan answer when it has been judged, those that load a gate when it is read. */
 void kvr_admin_plan(struct kvr_admin_call *call);
 void kvr_admin_load_plan(struct kvr_admin_call *call);
 void kvr_admin_plan_now(struct kvr_admin_call *call);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "admin_call.h"
-#include "memory.h"
 
 /* ---- what there is ---- */
 
@@ -194,21 +193,9 @@ void kvr_admin_plan(struct kvr_admin_call *call)
 
 /* ---- changing it ---- */
 
-/* Whoever is answered when the plan has been judged. */
-struct waiter {
-    struct kvr_admin *admin;
-    struct kvr_client *client; /* its `user` is this */
-};
-
 static void on_done(void *context, const struct kvr_error *error)
 {
-    struct waiter waiter = *(struct waiter *)context;
-    struct kvr_admin_call call = {.admin = waiter.admin,
-                                  .ingress = waiter.admin->ingress,
-                                  .client = waiter.client,
-                                  .now_ns = kvr_loop_now()};
-    waiter.client->user = NULL;
-    kvr_free(context);
+    struct kvr_admin_call call = kvr_admin_resume(context);
     if (error)
         kvr_admin_refuse_error(&call, NULL, error);
     else
@@ -225,15 +212,11 @@ static void ask(struct kvr_admin_call *call, struct kvr_slice file)
     }
     if (file.data)
         memcpy(wish.file, file.data, file.len);
-    struct waiter *waiter = kvr_alloc_zero(1, sizeof *waiter);
-    *waiter = (struct waiter){call->admin, call->client};
-    wish.context = waiter;
-    if (kvr_planner_ask(&call->ingress->planner, &wish, &error)) {
-        kvr_free(waiter);
-        kvr_admin_refuse_error(call, NULL, &error);
+    wish.context = kvr_admin_wait(call);
+    if (kvr_planner_ask(&call->ingress->planner, &wish, &error) == 0)
         return;
-    }
-    call->client->user = waiter;
+    *call = kvr_admin_resume(wish.context);
+    kvr_admin_refuse_error(call, NULL, &error);
 }
 
 void kvr_admin_load_plan(struct kvr_admin_call *call)

@@ -102,20 +102,11 @@ static int read_list(const struct kvr_client_keys *keys, const struct kvr_config
 
 static int read_text(const char *path, struct kvr_buffer *text, struct kvr_error *error)
 {
-    FILE *file;
     struct kvr_error reason;
-    if (kvr_file_open(path, &file, &reason))
-        return kvr_error_set(error, KVR_E_IO, "client_keys: %s", reason.text);
-    char *at = kvr_buffer_reserve(text, KVR_CLIENT_FILE_MAX + 1);
-    text->len = fread(at, 1, KVR_CLIENT_FILE_MAX + 1, file);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    if (failed)
-        return kvr_error_set(error, KVR_E_IO, "client_keys: cannot read %s", path);
-    if (text->len > KVR_CLIENT_FILE_MAX)
-        return kvr_error_set(error, KVR_E_LIMIT, "client_keys: %s is over %d bytes", path,
-                             KVR_CLIENT_FILE_MAX);
-    return 0;
+    int rc = kvr_file_read(path, KVR_CLIENT_FILE_MAX, text, &reason);
+    return rc ? kvr_error_set(error, rc == KVR_E_LIMIT ? rc : KVR_E_IO, "client_keys: %s",
+                              reason.text)
+              : 0;
 }
 
 static int read_file(const struct kvr_client_keys *keys, struct list *list, struct kvr_error *error)

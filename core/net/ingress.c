@@ -268,13 +268,14 @@ void kvr_ingress_close(struct kvr_ingress *ingress, void *context, void (*on_clo
     ingress->closing_parts = 1 + ingress->pools_closing;
     ingress->closing_parts += ingress->options.rows.path ? 2u : 1u;
     ingress->closing_parts += kvr_client_keys_on(&ingress->client_keys);
-    ingress->closing_parts += 2; /* the resolver and the planner */
+    ingress->closing_parts += 3; /* the resolver, the planner and the gate */
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             ingress->closing_parts++;
     kvr_script_store_close(&ingress->scripts, ingress, kvr_ingress_part_closed);
     kvr_resolver_close(&ingress->resolver, ingress, kvr_ingress_part_closed);
     kvr_planner_close(&ingress->planner, ingress, kvr_ingress_part_closed);
+    kvr_gate_close(ingress, ingress, kvr_ingress_part_closed);
     if (kvr_client_keys_on(&ingress->client_keys))
         kvr_client_keys_close(&ingress->client_keys, ingress, kvr_ingress_part_closed);
     if (ingress->options.rows.path)

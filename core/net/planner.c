@@ -46,32 +46,12 @@ static void note_most(uint64_t *most, uint64_t since_ns)
 
 /* ---- in a thread of its own ---- */
 
-static int read_file(const char *path, struct kvr_buffer *text, struct kvr_error *error)
-{
-    FILE *file;
-    int rc = kvr_file_open(path, &file, error);
-    if (rc)
-        return rc;
-    size_t len;
-    do {
-        len = fread(kvr_buffer_reserve(text, 1u << 20), 1, 1u << 20, file);
-        text->len += len;
-    } while (len && text->len <= KVR_PLAN_FILE_MAX);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    if (failed)
-        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
-    if (text->len > KVR_PLAN_FILE_MAX)
-        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %u bytes", path, KVR_PLAN_FILE_MAX);
-    return KVR_OK;
-}
-
 static void load_file(struct kvr_planner *planner)
 {
     struct kvr_buffer text = {0};
     struct kvr_error *error = &planner->made_error, reason = {0};
     const char *path = planner->wish.file;
-    if (read_file(path, &text, error) == KVR_OK &&
+    if (kvr_file_read(path, KVR_PLAN_FILE_MAX, &text, error) == KVR_OK &&
         kvr_planning_load(&planner->planning, &planner->options.planning, kvr_buffer_slice(&text),
                           &planner->made, &reason))
         kvr_error_set(error, reason.code, "%s: %s", path, reason.text);

@@ -48,19 +48,7 @@ int kvr_script_file_path(const char *dir, enum kvr_script_role role, struct kvr_
 
 int kvr_script_file_read(const char *path, struct kvr_buffer *text, struct kvr_error *error)
 {
-    FILE *file;
-    int rc = kvr_file_open(path, &file, error);
-    if (rc)
-        return rc;
-    char *at = kvr_buffer_reserve(text, KVR_SCRIPT_FILE_MAX + 1);
-    text->len = fread(at, 1, KVR_SCRIPT_FILE_MAX + 1, file);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    if (failed)
-        return kvr_error_set(error, KVR_E_IO, "cannot read %s", path);
-    if (text->len > KVR_SCRIPT_FILE_MAX)
-        return kvr_error_set(error, KVR_E_LIMIT, "%s is over %u bytes", path, KVR_SCRIPT_FILE_MAX);
-    return 0;
+    return kvr_file_read(path, KVR_SCRIPT_FILE_MAX, text, error);
 }
 
 int kvr_script_file_find(const char *dir, enum kvr_script_kind kind, struct kvr_slice name,

@@ -113,7 +113,8 @@ static bool is_guarded(const struct kvr_router *router, enum kvr_script_role rol
     const struct kvr_script_record *baseline = router->records[KVR_ROLE_BASELINE];
     const struct kvr_script_record *acting = router->records[role];
     return router->envelope && role != KVR_ROLE_BASELINE && acting &&
-           !(baseline && baseline->info.hash == acting->info.hash);
+           !(baseline && baseline->info.hash == acting->info.hash &&
+             baseline->info.params_hash == acting->info.params_hash);
 }
 
 /* Asks the scripts in force, and writes down which they were and what the spill rule declined. */

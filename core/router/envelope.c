@@ -1,5 +1,7 @@
 #include "envelope.h"
 
+#include <string.h>
+
 #include "check.h"
 #include "memory.h"
 #include "rng.h"
@@ -8,8 +10,19 @@ const char *kvr_envelope_left_name(enum kvr_envelope_left left)
 {
     static const char *const names[] = {[KVR_ENVELOPE_KEPT] = "kept",
                                         [KVR_ENVELOPE_ACTIVE_SET] = "active_set",
-                                        [KVR_ENVELOPE_TTFT_P99] = "ttft_p99"};
+                                        [KVR_ENVELOPE_TTFT_P99] = "ttft_p99",
+                                        [KVR_ENVELOPE_TOTAL_P99] = "total_p99"};
     return names[left];
+}
+
+uint32_t kvr_envelope_compare(const struct kvr_envelope_script *judged,
+                              const struct kvr_script_info *info)
+{
+    if (!info || !judged->name[0])
+        return !info == !judged->name[0] ? 0 : KVR_ENVELOPE_NAME;
+    return (strcmp(judged->name, info->name) != 0 ? KVR_ENVELOPE_NAME : 0u) |
+           (judged->hash != info->hash ? KVR_ENVELOPE_TEXT : 0u) |
+           (judged->params_hash != info->params_hash ? KVR_ENVELOPE_PARAMS : 0u);
 }
 
 void kvr_envelope_destroy(struct kvr_envelope *envelope)
@@ -45,10 +58,17 @@ struct kvr_envelope_counts kvr_envelope_window(const struct kvr_envelope *envelo
         const struct kvr_envelope_counts *slice = &envelope->slices[number % KVR_ENVELOPE_SLICES];
         sum.requests += slice->requests;
         sum.active += slice->active;
-        sum.answers += slice->answers;
-        sum.late += slice->late;
+        for (int kind = 0; kind < KVR_ENVELOPE_KINDS; kind++) {
+            sum.answers[kind].count += slice->answers[kind].count;
+            sum.answers[kind].late += slice->answers[kind].late;
+        }
     }
     return sum;
+}
+
+static bool is_late(const struct kvr_envelope_answers *answers, uint64_t least)
+{
+    return answers->count >= least && answers->late * 100 > answers->count;
 }
 
 static enum kvr_envelope_left judge(const struct kvr_envelope *envelope,
@@ -58,8 +78,10 @@ static enum kvr_envelope_left judge(const struct kvr_envelope *envelope,
     if (saw->requests >= least &&
         (double)saw->active < envelope->active_share * (double)saw->requests)
         return KVR_ENVELOPE_ACTIVE_SET;
-    if (saw->answers >= least && saw->late * 100 > saw->answers)
+    if (is_late(&saw->answers[KVR_ENVELOPE_STREAMS], least))
         return KVR_ENVELOPE_TTFT_P99;
+    if (is_late(&saw->answers[KVR_ENVELOPE_WHOLES], least))
+        return KVR_ENVELOPE_TOTAL_P99;
     return KVR_ENVELOPE_KEPT;
 }
 
@@ -97,11 +119,21 @@ bool kvr_envelope_arrived(struct kvr_envelope *envelope, uint64_t now_ns, uint64
     return left;
 }
 
-bool kvr_envelope_answered(struct kvr_envelope *envelope, uint64_t now_ns, uint64_t ttft_ns)
+bool kvr_envelope_answered(struct kvr_envelope *envelope, uint64_t now_ns,
+                           enum kvr_envelope_kind kind, bool late)
 {
     bool left = kvr_envelope_tick(envelope, now_ns);
     struct kvr_envelope_counts *slice = &envelope->slices[envelope->slice % KVR_ENVELOPE_SLICES];
-    slice->answers++;
-    slice->late += ttft_ns > envelope->ttft_ns;
+    slice->answers[kind].count++;
+    slice->answers[kind].late += late;
     return left;
+}
+
+uint64_t kvr_envelope_most_ns(const struct kvr_envelope *envelope, uint64_t tokens)
+{
+    uint64_t others = tokens > 1 ? tokens - 1 : 0;
+    /* Bounds are below 2^50 ns each (envelope_read.c): only a count out of all reason overflows. */
+    if (envelope->token_ns && others > (UINT64_MAX - envelope->ttft_ns) / envelope->token_ns)
+        return UINT64_MAX;
+    return envelope->ttft_ns + others * envelope->token_ns;
 }

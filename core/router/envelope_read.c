@@ -8,15 +8,16 @@
 #include "memory.h"
 #include "rng.h"
 
-#define FORMAT        "kvroute-gate-1"
-#define TTFT_MS_MAX   1e9
+#define FORMAT        "kvroute-gate-2"
+#define TIME_MS_MAX   1e9
 #define WINDOW_NS_MIN UINT64_C(10000000)
 
 struct reading {
     struct kvr_json_reader json;
     struct kvr_envelope *envelope;
-    double ttft_ms;
+    double ttft_ms, token_ms;
     bool format, enabled;
+    bool spills; /* the candidate's spill rule is told of, or that it had none */
 };
 
 static double read_number(struct reading *r, double high, const char *reason)
@@ -69,19 +70,51 @@ static void read_name(struct reading *r, char out[KVR_SCRIPT_NAME_MAX])
     out[name.len] = '\0';
 }
 
-static void read_script(struct reading *r, char name[KVR_SCRIPT_NAME_MAX], uint64_t *hash)
+/* A member that a script may have; false: it is no such member, and still to be read. */
+static bool read_script_member(struct reading *r, struct kvr_slice key,
+                               struct kvr_envelope_script *script)
+{
+    if (kvr_slice_is(key, "name"))
+        read_name(r, script->name);
+    else if (kvr_slice_is(key, "hash"))
+        script->hash = read_hex(r, "a hash has 16 hexadecimal digits");
+    else if (kvr_slice_is(key, "params_hash"))
+        script->params_hash = read_hex(r, "a hash has 16 hexadecimal digits");
+    else
+        return false;
+    return true;
+}
+
+static void read_script(struct reading *r, struct kvr_envelope_script *script)
 {
     struct kvr_json_span key;
     if (!kvr_json_enter_object(&r->json))
         kvr_json_fail(&r->json, KVR_E_INVALID, "a script is an object");
-    while (kvr_json_next_key(&r->json, &key)) {
-        if (kvr_slice_is(key.raw, "name"))
-            read_name(r, name);
-        else if (kvr_slice_is(key.raw, "hash"))
-            *hash = read_hex(r, "a hash has 16 hexadecimal digits");
-        else
+    while (kvr_json_next_key(&r->json, &key))
+        if (!read_script_member(r, key.raw, script))
             kvr_json_skip(&r->json, NULL);
+}
+
+/* With its spill rule; null: it had none. True: it is told of. */
+static bool read_policy(struct reading *r, struct kvr_envelope_script *policy,
+                        struct kvr_envelope_script *rule)
+{
+    bool told = false;
+    struct kvr_json_span key;
+    struct kvr_slice nothing;
+    if (!kvr_json_enter_object(&r->json))
+        kvr_json_fail(&r->json, KVR_E_INVALID, "a script is an object");
+    while (kvr_json_next_key(&r->json, &key)) {
+        if (read_script_member(r, key.raw, policy))
+            continue;
+        bool spill = kvr_slice_is(key.raw, "spill");
+        told |= spill;
+        if (spill && kvr_json_peek(&r->json) == KVR_JSON_OBJECT)
+            read_script(r, rule);
+        else if (kvr_json_skip(&r->json, &nothing) && spill && !kvr_slice_is(nothing, "null"))
+            kvr_json_fail(&r->json, KVR_E_INVALID, "a spill rule is an object or null");
     }
+    return told;
 }
 
 static void read_bounds(struct reading *r)
@@ -93,7 +126,9 @@ static void read_bounds(struct reading *r)
         if (kvr_slice_is(key.raw, "active_share"))
             r->envelope->active_share = read_number(r, 1, "active_share is a share from 0 to 1");
         else if (kvr_slice_is(key.raw, "ttft_p99_ms"))
-            r->ttft_ms = read_number(r, TTFT_MS_MAX, "ttft_p99_ms is a time above 0");
+            r->ttft_ms = read_number(r, TIME_MS_MAX, "ttft_p99_ms is a time above 0");
+        else if (kvr_slice_is(key.raw, "token_ms"))
+            r->token_ms = read_number(r, TIME_MS_MAX, "token_ms is a time of 0 or more");
         else
             kvr_json_skip(&r->json, NULL);
     }
@@ -147,15 +182,14 @@ static void read_keys(struct reading *r)
 
 static void read_member(struct reading *r, struct kvr_slice key)
 {
-    uint64_t unused;
     if (kvr_slice_is(key, "format"))
         r->format = kvr_slice_is(read_text(r, "format is a text"), FORMAT);
     else if (kvr_slice_is(key, "verdict"))
         r->enabled = kvr_slice_is(read_text(r, "verdict is a text"), "enable");
     else if (kvr_slice_is(key, "candidate"))
-        read_script(r, r->envelope->candidate, &r->envelope->candidate_hash);
+        r->spills = read_policy(r, &r->envelope->candidate, &r->envelope->spill);
     else if (kvr_slice_is(key, "against"))
-        read_script(r, r->envelope->against, &unused);
+        (void)read_policy(r, &r->envelope->against, &r->envelope->against_spill);
     else if (kvr_slice_is(key, "bounds"))
         read_bounds(r);
     else if (kvr_slice_is(key, "keys"))
@@ -173,10 +207,16 @@ static const char *find_fault(const struct reading *r)
         return "is no file of kvroute gate (format " FORMAT ")";
     if (!r->enabled)
         return "the verdict of this gate is not enable";
-    if (!r->envelope->candidate[0] || !r->envelope->against[0])
+    if (!r->envelope->candidate.name[0] || !r->envelope->against.name[0])
         return "candidate and against are needed";
+    if (!r->envelope->candidate.params_hash || !r->spills)
+        return "params_hash and spill of the candidate are needed";
+    if (r->envelope->spill.name[0] && !r->envelope->spill.params_hash)
+        return "params_hash of the spill rule is needed";
     if (!(r->ttft_ms > 0))
         return "bounds.ttft_p99_ms is a time above 0";
+    if (!(r->token_ms >= 0))
+        return "bounds.token_ms is needed";
     if (r->envelope->keys_len == 0)
         return "keys are needed";
     return NULL;
@@ -194,7 +234,7 @@ struct kvr_envelope *kvr_envelope_create(struct kvr_slice text,
                                          const struct kvr_envelope_options *options,
                                          struct kvr_error *error)
 {
-    struct reading r = {.envelope = kvr_alloc_zero(1, sizeof *r.envelope)};
+    struct reading r = {.envelope = kvr_alloc_zero(1, sizeof *r.envelope), .token_ms = -1};
     struct kvr_json_span key;
     r.envelope->options = options ? *options : (struct kvr_envelope_options){0};
     fill_defaults(&r.envelope->options);
@@ -212,5 +252,6 @@ struct kvr_envelope *kvr_envelope_create(struct kvr_slice text,
         return NULL;
     }
     r.envelope->ttft_ns = (uint64_t)(r.ttft_ms * 1e6);
+    r.envelope->token_ns = (uint64_t)(r.token_ms * 1e6);
     return r.envelope;
 }

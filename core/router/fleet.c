@@ -130,4 +130,5 @@ void kvr_router_scripts_changed(struct kvr_router *router)
             router->needs |= router->records[role]->info.needs;
     }
     kvr_shadow_scripts_changed(router);
+    kvr_gate_scripts_changed(router);
 }

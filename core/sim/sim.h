@@ -265,6 +265,8 @@ KVR_EXPORT int kvr_sim_load(struct kvr_sim *sim, const char *role, const char *n
                             uint32_t params_len, struct kvr_error *error) KVR_MUST_USE;
 /* Of what is in force in that role: text and params; 0 when nothing is. */
 KVR_EXPORT uint64_t kvr_sim_script_hash(const struct kvr_sim *sim, const char *role);
+/* Of its params alone, its own and those set over them, as rows have it. */
+KVR_EXPORT uint64_t kvr_sim_params_hash(const struct kvr_sim *sim, const char *role);
 /* What it asks for, as bits of enum kvr_script_needs; 0 also when nothing is in force. */
 KVR_EXPORT uint32_t kvr_sim_script_needs(const struct kvr_sim *sim, const char *role);
 /* The spill rule that the policy in force names as its default; "" when none. */
@@ -276,7 +278,7 @@ KVR_EXPORT int kvr_sim_gate(struct kvr_sim *sim, const char *text, size_t len, d
 struct kvr_sim_gate {
     double left_s;                          /* since the start; NaN: it is kept */
     double decisions;                       /* of the baseline since */
-    double requests, active, answers, late; /* the window that it was left in */
+    double requests, active, answers, late; /* the window that it was left in; all are streams */
 };
 /* Constant: "none", "kept", "active_set", "ttft_p99". */
 KVR_EXPORT const char *kvr_sim_gate_state(const struct kvr_sim *sim, struct kvr_sim_gate *gate);

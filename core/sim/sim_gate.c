@@ -29,8 +29,8 @@ const char *kvr_sim_gate_state(const struct kvr_sim *sim, struct kvr_sim_gate *g
         gate->left_s = (double)(envelope->left_ns - KVR_SIM_ORIGIN_NS) / 1e9;
         gate->requests = (double)envelope->saw.requests;
         gate->active = (double)envelope->saw.active;
-        gate->answers = (double)envelope->saw.answers;
-        gate->late = (double)envelope->saw.late;
+        gate->answers = (double)envelope->saw.answers[KVR_ENVELOPE_STREAMS].count;
+        gate->late = (double)envelope->saw.answers[KVR_ENVELOPE_STREAMS].late;
     }
     return kvr_envelope_left_name(envelope->left);
 }

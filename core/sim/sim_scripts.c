@@ -35,6 +35,12 @@ uint64_t kvr_sim_script_hash(const struct kvr_sim *sim, const char *role)
     return info ? kvr_mix64(info->hash) ^ info->params_hash : 0;
 }
 
+uint64_t kvr_sim_params_hash(const struct kvr_sim *sim, const char *role)
+{
+    const struct kvr_script_info *info = script_of(sim, role);
+    return info ? info->params_hash : 0;
+}
+
 uint32_t kvr_sim_script_needs(const struct kvr_sim *sim, const char *role)
 {
     const struct kvr_script_info *info = script_of(sim, role);

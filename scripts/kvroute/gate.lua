@@ -7,14 +7,17 @@
 -- A repetition keeps the requests in their order, and draws their gaps anew, in blocks of
 -- successive ones (moving-block bootstrap), stretched to the load; the seed is the same for both.
 -- The knee is the highest load at which most repetitions of the baseline are within the limits,
--- found to a tenth.
+-- found to a tenth. The baseline may be the best of the policies that need no plan: of all of
+-- them, those fall out that are not within the limits at a load that another one holds.
 local experiment = require("kvroute.experiment")
 local ffi = require("kvroute.ffi")
 local fleet = require("kvroute.fleet")
 local import = require("kvroute.import")
 local json = require("kvroute.json")
+local lfs = require("lfs")
 local policy = require("kvroute.policy")
 local runner = require("kvroute.runner")
+local stats = require("kvroute.stats")
 local store = require("kvroute.store")
 local verdict = require("kvroute.gate_verdict")
 local workload = require("kvroute.workload")
@@ -32,13 +35,14 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field rows string[] of a router, with rows.blocks; or of any other format
 ---@field format string? of import.lua; "router"
 ---@field candidate string|kvr.ScriptChoice|nil nil: only the knee is wanted
----@field against string|kvr.ScriptChoice
+---@field against string|kvr.ScriptChoice|nil nil: the best of those that need no plan
 ---@field profile string
 ---@field replicas integer?
 ---@field router table fields of router.lua; plan_slots for a candidate that needs a plan
 ---@field slo_ttft_ms number
 ---@field failed number most share of failures
 ---@field gain number least share by which p99 must fall
+---@field token_ms number? of each further token of a whole answer; nil: as near the knee
 ---@field judged number share of the rows, the last ones
 ---@field keys integer? only the traffic of so many of the hottest keys
 ---@field seeds integer
@@ -73,6 +77,7 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field router table
 ---@field seeds integer
 ---@field active_share number? least share of known keys; the command's
+---@field race {names: string[], at_knee: string[]}? where the baseline is the best of these
 
 -- ---- the traffic ----
 
@@ -179,7 +184,7 @@ local function measure_of(result)
   local p99 = type(result.ttft_p99_all) == "number" and result.ttft_p99_all or math.huge
   return { hit = result.hit_rate, imbalance = result.imbalance, p99_ms = p99,
     failed = (result.requests - result.success) / result.requests,
-    fallbacks = result.fallbacks }
+    fallbacks = result.fallbacks, token_ms = result.collected.gate_tokens.token_ms }
 end
 
 local Gate = {}
@@ -197,6 +202,7 @@ function Gate:experiment(policies, rate)
     measure = { warmup_requests = traffic.warmup, requests = traffic.requests - traffic.warmup,
       drain_s = o.drain_s },
     slo = { ttft_ms = o.slo_ttft_ms },
+    collect = { package.searchpath("kvroute.gate_tokens", package.path) },
   }
 end
 
@@ -255,15 +261,80 @@ local function check_plan(options, choice)
   end
 end
 
+function Gate:set_baseline(choice)
+  self.against = policy.resolve(choice)
+  check_plan(self.options, self.against)
+  self.baseline = labelled(choice, "against")
+end
+
+-- ---- the best baseline ----
+
+-- Those of the folder that need no plan, without the candidate: what it is judged by is another.
+-- A file that is no policy, such as one that is being written, is told of.
+function Gate:reactive()
+  local out, candidate = {}, self.judged.script
+  local function look_at(name)
+    local ok, found = pcall(policy.resolve, name)
+    if not ok then
+      self.options.say(("%s is left out: %s"):format(name, found))
+    elseif policy.needs(found) % (2 * NEEDS_PLAN) < NEEDS_PLAN
+      and not (found.script.hash == candidate.hash and next(candidate.params) == nil) then
+      out[#out + 1] = name
+    end
+  end
+  for file in lfs.dir(policy.folder) do
+    local name = file:match("^(.+)%.lua$")
+    if name and name ~= "types" then look_at(name) end
+  end
+  table.sort(out)
+  return out
+end
+
+local function mean_log_p99(measures, limits)
+  return (stats.mean(verdict.values(measures, function(measure)
+    return math.log(math.min(measure.p99_ms, limits.patience_ms))
+  end)))
+end
+
+---The one with the highest knee; of several that hold the same load, the one with the lowest p99.
+---@return number knee, number? above
+function Gate:best()
+  local running, found = self:reactive(), nil
+  local names = running
+  local knee, above = M.find_knee(self.traffic.rate, function(rate)
+    local measures, within = self:replay(running, rate), {}
+    for _, name in ipairs(running) do
+      if verdict.passing(measures[name], self.limits) * 2 > #measures[name] then
+        within[#within + 1] = name
+      end
+    end
+    self.options.say(("%g requests a second: %d of %d reactive policies within the limits%s")
+      :format(rate, #within, #running, #within > 0 and #within <= 4
+      and " (" .. table.concat(within, ", ") .. ")" or ""))
+    if #within > 0 then running, found = within, measures end
+    return #within > 0
+  end)
+  if not knee then
+    error(("no reactive policy is within the limits at any load down to %.3g requests a second")
+      :format(above), 0)
+  end
+  local best
+  for _, name in ipairs(running) do
+    local p99 = mean_log_p99(found[name], self.limits)
+    if not best or p99 < best.p99 then best = { name = name, p99 = p99 } end
+  end
+  self.options.say(("the baseline is %s"):format(best.name))
+  self.race = { names = names, at_knee = running }
+  self:set_baseline(best.name)
+  return knee, above
+end
+
 local function new(options)
   local self = setmetatable({ options = options }, Gate)
-  local against = policy.resolve(options.against)
-  local candidate = options.candidate and policy.resolve(options.candidate) or against
-  check_plan(options, candidate)
-  check_plan(options, against)
-  self.scripts = { candidate = candidate, against = against }
+  if options.against then self:set_baseline(options.against) end
+  self.judged = options.candidate and policy.resolve(options.candidate) or self.against
+  check_plan(options, self.judged)
   self.candidate = labelled(options.candidate or options.against, "candidate")
-  self.baseline = labelled(options.against, "against")
   self.traffic = M.read(options)
   self.fleet = fleet.simulated { profile = options.profile, replicas = options.replicas,
     profile_set = { bytes_per_token = self.traffic.bytes_per_token } }
@@ -271,7 +342,8 @@ local function new(options)
   for name, value in pairs(options.router) do self.router[name] = value end
   if self.router.plan_slots then self.router.plan_requests = self.traffic.warmup end
   self.limits = { ttft_ms = options.slo_ttft_ms, failed = options.failed, gain = options.gain,
-    patience_ms = math.max(options.drain_s * 1000, options.slo_ttft_ms) }
+    patience_ms = math.max(options.drain_s * 1000, options.slo_ttft_ms),
+    token_ms = options.token_ms }
   return self
 end
 
@@ -286,12 +358,13 @@ end
 ---@return kvr.GateResult
 function M.run(options)
   local self = new(options)
-  local knee, above = self:knee()
+  local knee, above
+  if self.baseline then knee, above = self:knee() else knee, above = self:best() end
   local loads = { self:load("below", rounded(knee * BELOW)), self:load("near", knee) }
   if above then loads[3] = self:load("above", above) end
   local answer, reason = verdict.judge(loads, self.limits)
   return { verdict = answer, reason = reason, traffic = self.traffic, knee = knee, loads = loads,
-    limits = self.limits, candidate = self.scripts.candidate, against = self.scripts.against,
+    limits = self.limits, candidate = self.judged, against = self.against, race = self.race,
     fleet = self.fleet, router = self.router, seeds = options.seeds }
 end
 

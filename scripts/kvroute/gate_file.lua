@@ -1,11 +1,12 @@
 -- What a gate says, to be read by people, by programs, and by a router: the file of a gate that
 -- says `enable` is the envelope that its live guard keeps to (core/router/envelope.h).
 local json = require("kvroute.json")
+local policy = require("kvroute.policy")
 local stats = require("kvroute.stats")
 local table_of = require("kvroute.table")
 local verdict = require("kvroute.gate_verdict")
 
-local M = { FORMAT = "kvroute-gate-1", KEYS_MAX = 1000000 }
+local M = { FORMAT = "kvroute-gate-2", KEYS_MAX = 1000000 }
 
 -- ---- to be read ----
 
@@ -39,6 +40,16 @@ local function difference_row(load, limits)
     of(d.failed, 100, 2), "" }
 end
 
+local function baseline_note(result)
+  local race = result.race
+  if not race then
+    return "The baseline was given; --baseline best takes the best reactive policy instead."
+  end
+  return ("The baseline is the best of %d reactive policies, by the highest load within the limits"
+    .. "%s."):format(#race.names, #race.at_knee > 1
+    and (", where %d hold, and p99 there"):format(#race.at_knee) or "")
+end
+
 ---@param result kvr.GateResult
 ---@return string
 function M.text(result)
@@ -63,16 +74,20 @@ function M.text(result)
         result.seeds),
       ("Limits: p99 to the first token %g ms, failures %g %%; the baseline's knee is at %.4g a "
         .. "second."):format(limits.ttft_ms, 100 * limits.failed, result.knee),
+      baseline_note(result),
     },
   })
 end
 
 -- ---- to be kept ----
 
+-- What was judged, by the hashes that rows have of it.
 local function script_of(found)
-  local spill = found.spill
-  return { name = found.script.name, hash = found.script.hash, params = found.script.params,
-    spill = spill and { name = spill.name, hash = spill.hash, params = spill.params } or nil }
+  local script, spill = found.script, found.spill
+  local params_hash, spill_hash = policy.params_hashes(found)
+  return { name = script.name, hash = script.hash, params = script.params,
+    params_hash = params_hash, spill = spill and { name = spill.name, hash = spill.hash,
+      params = spill.params, params_hash = spill_hash } or json.null }
 end
 
 local function mean_of(measures, of) return (stats.mean(verdict.values(measures, of))) end
@@ -83,6 +98,7 @@ local function measures_of(measures, limits)
     imbalance = mean_of(measures, function(m) return m.imbalance end),
     ttft_p99_ms = mean_of(measures, function(m) return math.min(m.p99_ms, limits.patience_ms) end),
     failed_share = mean_of(measures, function(m) return m.failed end),
+    token_ms = mean_of(measures, function(m) return m.token_ms end),
   }
 end
 
@@ -102,6 +118,17 @@ local function differences_of(load, limits)
   return out
 end
 
+-- What a token more may cost an answer that comes whole: what it cost near the knee, under the
+-- policy that it cost more.
+local function token_ms(result)
+  local function of(measure) return measure.token_ms end
+  for _, load in ipairs(result.loads) do
+    if load.name == "near" then
+      return math.max(mean_of(load.against, of), mean_of(load.candidate, of))
+    end
+  end
+end
+
 ---Without the keys: what `--json` shows.
 ---@param result kvr.GateResult
 ---@return table
@@ -115,7 +142,10 @@ function M.data(result)
   return {
     format = M.FORMAT, verdict = result.verdict, reason = result.reason,
     candidate = script_of(result.candidate), against = script_of(result.against),
-    bounds = { active_share = result.active_share, ttft_p99_ms = limits.ttft_ms },
+    bounds = { active_share = result.active_share, ttft_p99_ms = limits.ttft_ms,
+      token_ms = limits.token_ms or token_ms(result) },
+    best_of = result.race and { policies = json.list(result.race.names),
+      at_knee = json.list(result.race.at_knee) } or nil,
     rows = { hash = traffic.hash, requests = traffic.requests, judged = traffic.requests
       - traffic.warmup, rate = traffic.rate, span_s = traffic.span_s },
     profile = result.fleet.profile, replicas = result.fleet.replicas, router = result.router,

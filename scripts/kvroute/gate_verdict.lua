@@ -19,6 +19,7 @@ local M = {}
 ---@field p99_ms number time to first token of all requests; infinite: over 1 % have none
 ---@field failed number share of the requests
 ---@field fallbacks number requests that C decided, since the script failed
+---@field token_ms number p99 of an answer's mean time for each token after the first
 
 ---@class kvr.GateLoad
 ---@field name "below"|"near"|"above"

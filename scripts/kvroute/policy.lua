@@ -1,5 +1,6 @@
 -- A policy of an experiment: the texts of its script and of its spill rule, by name or by path,
 -- with their params. What the C side refuses is refused here, before anything runs.
+local bit = require("bit")
 local ffi = require("kvroute.ffi")
 local schema = require("kvroute.schema")
 local store = require("kvroute.store")
@@ -85,6 +86,21 @@ end
 function M.needs(found)
   local sim = try("policy", found.script, found.texts[found.script.hash])
   return ffi.simulator().kvr_sim_script_needs(sim, "policy")
+end
+
+-- As rows have it.
+local function params_hash(role, script, texts)
+  local sim = try(role, script, texts[script.hash])
+  return bit.tohex(ffi.simulator().kvr_sim_params_hash(sim, role))
+end
+
+---Of all params, the scripts' own and those set over them, as rows name them.
+---@param found kvr.Policy
+---@return string policy 16 hexadecimal digits
+---@return string? spill nil: there is none
+function M.params_hashes(found)
+  return params_hash("policy", found.script, found.texts),
+    found.spill and params_hash("spill", found.spill, found.texts)
 end
 
 local function params_text(params)

@@ -1,9 +1,11 @@
 -- What a gate vouches for, in a running router: its envelope, the guard that keeps to it, and a
 -- canary of routing keys, before emulated engines.
+local posix_stat = require("posix.sys.stat")
 local json = require("kvroute.json")
 local Command = require("e2e.support.command")
 local Emulator = require("e2e.support.emulator")
 local Fleet = require("e2e.support.fleet")
+local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 
 local WINDOW_MS = 1000
@@ -29,23 +31,40 @@ local function start(config)
   return Fleet.start({ replicas = emulator.urls, config = config })
 end
 
--- Streams of these sessions, one after another.
-local function ask(client, session)
+-- Streams of these sessions, one after another; or answers that come whole.
+local function ask(client, session, whole)
   local answer = client:request(Fleet.chat_request("Which dock is open?",
-    { model = "emulated", stream = true, max_tokens = 2 }, { "x-session-id: " .. session }))
+    { model = "emulated", stream = not whole, max_tokens = 2 }, { "x-session-id: " .. session }))
   assert.equal(200, answer.status)
 end
 
--- The hash that rows have of a policy's text, whose envelope is around these keys.
+-- A script in force, as a gate names what it judged; null: there is none.
+local function in_force(fleet, role)
+  for _, each in ipairs(fleet:admin("/admin/scripts").scripts) do
+    if each.role == role and each.in_force then
+      return { name = each.name, hash = each.hash, params_hash = each.params_hash }
+    end
+  end
+  return json.null
+end
+
+local function judged(fleet)
+  local candidate = in_force(fleet, "policy")
+  candidate.spill = in_force(fleet, "spill")
+  return candidate
+end
+
+-- A file of a gate whose envelope is around these keys.
 local function envelope(keys, changes)
   local list, seen = json.list({}), {}
   for _, key in ipairs(keys) do
     if not seen[key] then list[#list + 1] = json.list({ key, 1 }) end
     seen[key] = true
   end
-  local gate = { format = "kvroute-gate-1", verdict = "enable", against = { name = "p2c" },
-    candidate = { name = "session_affinity", hash = ("0"):rep(16) },
-    bounds = { active_share = 0.8, ttft_p99_ms = 60000 }, keys = list }
+  local gate = { format = "kvroute-gate-2", verdict = "enable", against = { name = "p2c" },
+    candidate = { name = "session_affinity", hash = ("0"):rep(16), params_hash = ("1"):rep(16),
+      spill = json.null },
+    bounds = { active_share = 0.8, ttft_p99_ms = 60000, token_ms = 1000 }, keys = list }
   for name, value in pairs(changes or {}) do gate[name] = value end
   return json.encode(gate)
 end
@@ -59,11 +78,11 @@ end
 local function gate_of(fleet) return fleet:admin("/admin/gate").gate end
 
 -- Asks until the guard has acted. How often.
-local function ask_until_left(fleet, client, name)
+local function ask_until_left(fleet, client, name, whole)
   local n = 0
   loop.wait(function()
     n = n + 1
-    ask(client, name .. n % 4)
+    ask(client, name .. n % 4, whole)
     return gate_of(fleet).left ~= json.null
   end, 20, "the guard to act")
   return n
@@ -81,10 +100,13 @@ describe("the guard of a gate", function()
     local client = fleet:connect()
     for i = 1, 12 do ask(client, "known" .. i % 4) end
     local known = fleet:rows(12)
-    local file = write(fleet.folder .. "/gate.json", envelope(keys_of(known), {
-      candidate = { name = "session_affinity", hash = known[1].policy.hash } }))
+    local candidate = judged(fleet)
+    assert.same({ known[1].policy.hash, known[1].policy.params },
+      { candidate.hash, candidate.params_hash })
+    local file = write(fleet.folder .. "/gate.json", envelope(keys_of(known),
+      { candidate = candidate }))
     has(shows(fleet, "gate"), "no gate is in force")
-    has(shows(fleet, "gate", file), "its text is in force as policy")
+    has(shows(fleet, "gate", file), "what was judged is in force as policy")
     for i = 1, 12 do ask(client, "known" .. i % 4) end
     assert.equal(json.null, gate_of(fleet).left)
     metric(fleet, 'kvroute_gate_left{reason="active_set"} 0')
@@ -113,7 +135,8 @@ describe("the guard of a gate", function()
     write(file, envelope(keys_of(rows)))
     local out = shows(fleet, "gate", file)
     has(out, "8 keys")
-    has(out, "NO policy that acts is the text that was gated")
+    has(out, "what acts is NOT what was judged:\n"
+      .. "  policy session_affinity: its text and params differ\n")
     ask(client, "other1")
     local last = fleet:row(#rows + 1)
     assert.same({ "session_affinity" }, { last.policy.name, last.baseline })
@@ -126,17 +149,116 @@ describe("the guard of a gate", function()
     local client = fleet:connect()
     ask(client, "late1")
     local file = write(fleet.folder .. "/gate.json", envelope(keys_of(fleet:rows(1)), {
-      bounds = { active_share = 0, ttft_p99_ms = 0.001 } }))
+      bounds = { active_share = 0, ttft_p99_ms = 0.001, token_ms = 60000 } }))
     shows(fleet, "gate", file)
-    local asked = 1 + ask_until_left(fleet, client, "late")
+    for _ = 1, 8 do ask(client, "late1", true) end -- which has a second token, and so a minute
+    local asked = 9 + ask_until_left(fleet, client, "late")
     ask(client, "late1")
     local gate = gate_of(fleet)
     assert.equal("ttft_p99", gate.left.reason)
+    assert.equal(gate.left.window.streams.count, gate.left.window.streams.late)
+    assert.equal(0, gate.left.window.wholes.late)
     assert.equal("round_robin", gate.baseline)
     local rows = fleet:rows(asked + 1)
     local last = rows[#rows]
     assert.same({ "round_robin", "ttft_p99" }, { last.policy.name, last.baseline })
     for _, row in ipairs(rows) do assert.equal("success", row.outcome) end
+  end)
+
+  it("has the baseline decide when answers without streaming are late", function()
+    local fleet = start({ policy = "session_affinity" })
+    local client = fleet:connect()
+    ask(client, "late1", true)
+    local file = write(fleet.folder .. "/gate.json", envelope(keys_of(fleet:rows(1)), {
+      bounds = { active_share = 0, ttft_p99_ms = 0.001, token_ms = 0.001 } }))
+    shows(fleet, "gate", file)
+    local asked = 1 + ask_until_left(fleet, client, "late", true)
+    ask(client, "late1", true)
+    local gate, out = gate_of(fleet), shows(fleet, "gate")
+    assert.equal("total_p99", gate.left.reason)
+    assert.equal(0, gate.left.window.streams.count)
+    assert.is_true(gate.left.window.wholes.count >= 5)
+    has(out, "ago by total_p99: p2c decides until a new gate")
+    has(out, "  0 guarded streams, - of them with a first token after 0 ms (at most 1 %);\n")
+    has(out, " guarded whole answers, 100.00 % of them later than that and 0.0 ms a token more")
+    metric(fleet, 'kvroute_gate_left{reason="total_p99"} 1')
+    local rows = fleet:rows(asked + 1)
+    assert.equal("total_p99", rows[#rows].baseline)
+  end)
+
+  it("tells what acts from what was judged by params and spill rule, too", function()
+    local fleet = start({ policy = "prefix_affinity" })
+    local candidate = judged(fleet)
+    assert.equal("load_min", candidate.spill.name)
+    local file = write(fleet.folder .. "/gate.json",
+      envelope({ ("a"):rep(16) }, { candidate = candidate, against = in_force(fleet, "policy") }))
+    has(shows(fleet, "gate", file), "what was judged is in force as policy")
+    has(shows(fleet, "status"), "kept; what was judged is in force")
+    metric(fleet, "kvroute_gate_covers 1")
+    shows(fleet, "set", "policy", "by=load")
+    has(shows(fleet, "gate"), "NOT what was judged:\n  policy prefix_affinity: its params differ\n")
+    has(shows(fleet, "status"), "what acts is NOT what was judged, see ctl gate")
+    has(Fleet.read(fleet.folder .. "/err"), "what acts is no longer what the gate of "
+      .. "prefix_affinity judged: policy prefix_affinity: its params differ")
+    metric(fleet, "kvroute_gate_covers 0")
+    shows(fleet, "spill", "off")
+    has(shows(fleet, "gate"), "its params differ; spill rule is off, not load_min\n")
+    shows(fleet, "set", "policy", "by=in_flight")
+    shows(fleet, "spill", "default")
+    has(shows(fleet, "gate"), "what was judged is in force as policy")
+    -- The baseline, too, has params, and shares the policy's spill rule.
+    assert.is_false(gate_of(fleet).baseline_judged)
+    has(shows(fleet, "gate"), "prefix_affinity, with its params and spill rule, is not what it")
+    write(file, envelope({ ("a"):rep(16) }, { candidate = candidate, against = candidate }))
+    shows(fleet, "gate", file)
+    assert.is_true(gate_of(fleet).baseline_judged)
+  end)
+
+  it("is read beside traffic, and only from files that end", function()
+    local fleet = start({ policy = "session_affinity" })
+    local keys = {}
+    for i = 1, 200000 do keys[i] = ("%016x"):format(i) end
+    local file = write(fleet.folder .. "/gate.json", envelope(keys))
+    local function load() return http.connect(fleet.admin_address) end
+    local request = { path = "/admin/gate", body = { file = file } }
+    -- A second one that is asked for while the first is read: where the loop read it, it would
+    -- never see that. This process may be kept waiting in between, so it tries again.
+    local refused
+    loop.wait(function()
+      local first, second = load(), load()
+      first:begin(request)
+      second:begin(request)
+      local answers = { first:finish(10), second:finish(10) }
+      first:close()
+      second:close()
+      table.sort(answers, function(a, b) return a.status < b.status end)
+      assert.equal(200, answers[1].status)
+      refused = answers[2].status == 409 and answers[2]
+      return refused
+    end, 20, "a gate to be asked for while one is read")
+    has(refused:body(), "another gate is being read")
+    assert.equal(200000, gate_of(fleet).keys)
+
+    local pipe = fleet.folder .. "/pipe"
+    assert(posix_stat.mkfifo(pipe, 384))
+    for path, what in pairs({ ["/dev/zero"] = "a device", [pipe] = "a pipe",
+      [fleet.folder] = "a directory" }) do
+      local code, _, err = ctl(fleet, "gate", path)
+      assert.equal(1, code)
+      has(err, ("cannot read %s: it is %s"):format(path, what))
+    end
+    local endless = write(fleet.folder .. "/endless.json",
+      envelope({ ("a"):rep(16) }, { against = { name = "/dev/zero" } }))
+    local code, _, err = ctl(fleet, "gate", endless)
+    assert.equal(1, code)
+    has(err, "baseline: cannot read /dev/zero: it is a device")
+    assert.equal(file, gate_of(fleet).file)
+    -- Whoever asked may be gone when it is read, and so may the router.
+    local gone = load()
+    gone:begin(request)
+    gone:reset()
+    load():begin(request)
+    fleet:terminate()
   end)
 
   it("is there from the start, of a file in the configuration", function()

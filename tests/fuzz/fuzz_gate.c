@@ -53,7 +53,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (envelope) {
         FUZZ_CHECK(naive_json(text, true) == NAIVE_GOOD);
         FUZZ_CHECK(envelope->active_share >= 0 && envelope->active_share <= 1);
-        FUZZ_CHECK(envelope->candidate[0] && envelope->against[0]);
+        FUZZ_CHECK(envelope->candidate.name[0] && envelope->against.name[0]);
+        FUZZ_CHECK(envelope->candidate.params_hash);
+        FUZZ_CHECK(!envelope->spill.name[0] || envelope->spill.params_hash);
+        FUZZ_CHECK(envelope->ttft_ns <= UINT64_C(1000000000000000));
+        FUZZ_CHECK(envelope->token_ns <= UINT64_C(1000000000000000));
         check_set(envelope);
         FUZZ_CHECK(drive(text, true) == KVR_ENVELOPE_KEPT);
         FUZZ_CHECK(drive(text, false) ==

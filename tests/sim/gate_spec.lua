@@ -44,7 +44,14 @@ describe("kvroute gate", function()
     assert.equal("enable", made.verdict)
     assert.equal("cacheroute", made.candidate.name)
     assert.equal(16, #made.candidate.hash)
+    assert.equal(16, #made.candidate.params_hash)
+    assert.equal(json.null, made.candidate.spill)
     assert.equal("p2c", made.against.name)
+    assert.is_nil(made.best_of)
+    -- What near the knee a token costs of these engines, whose steps take some tens of ms.
+    assert.is_true(made.bounds.token_ms > 20 and made.bounds.token_ms < 1000)
+    assert.equal(made.bounds.token_ms, math.max(made.loads[2].against.token_ms,
+      made.loads[2].candidate.token_ms))
     assert.equal(3500, made.bounds.ttft_p99_ms)
     assert.equal(26, #made.keys)
     assert.is_true(made.keys[1][2] > made.keys[26][2])
@@ -79,6 +86,31 @@ describe("kvroute gate", function()
     end
   end)
 
+  it("takes the best reactive policy as the baseline, by the rows themselves", function()
+    local copy = folder .. "/policies"
+    os.execute(("mkdir %s && cp -r policies/spill %s"):format(copy, copy))
+    for _, name in ipairs({ "cacheroute", "llmd_sticky", "p2c", "round_robin", "types" }) do
+      lab.write(("%s/%s.lua"):format(copy, name), lab.read(("policies/%s.lua"):format(name)))
+    end
+    lab.write(copy .. "/mine.lua", "this is no Lua")
+    local code, out, err = gate("--rows", rows_of("70b"), "--candidate", "cacheroute", "--slots",
+      "5", "--policies", copy, "--baseline", "best", "--json", unpack(SEVENTY))
+    local made = json.decode(out)
+    -- One destination of each key is warmer than two choices of all, so the harder question has
+    -- another answer.
+    assert.same({ 3, "keep" }, { code, made.verdict })
+    assert.equal("llmd_sticky", made.against.name)
+    assert.same({ "llmd_sticky", "p2c", "round_robin" }, made.best_of.policies)
+    assert.same({ "llmd_sticky" }, made.best_of.at_knee)
+    assert.truthy(err:find("mine is left out: ", 1, true), err)
+    assert.truthy(err:find("3 of 3 reactive policies within the limits", 1, true), err)
+    assert.truthy(err:find("the baseline is llmd_sticky", 1, true), err)
+    code, out, err = gate("--rows", rows_of("70b"), "--candidate", "llmd_sticky", "--policies",
+      copy, "--baseline", "best", unpack(SEVENTY))
+    assert.equal(0, code, out .. err)
+    assert.truthy(out:find("The baseline is the best of 2 reactive policies", 1, true), out)
+  end)
+
   it("measures what one destination carries of the keys it would have", function()
     local out = folder .. "/q_cap.json"
     local status = os.execute(("%s plan --calibrate --rows %s --profile h100x2-70b-fp8 --slots 5 "
@@ -100,6 +132,8 @@ describe("kvroute gate", function()
     local rows = rows_of("32b")
     fails(1, "cacheroute needs a plan: give --slots", "--rows", rows, "--candidate", "cacheroute",
       unpack(SEVENTY))
+    fails(2, "--against-param is for a baseline by name", "--rows", rows, "--candidate", "p2c",
+      "--baseline", "best", "--against-param", "a=1", unpack(SEVENTY))
     fails(2, "--judged is a share", "--rows", rows, "--candidate", "p2c", "--judged", "2",
       unpack(SEVENTY))
     fails(1, "there is no script nosuch", "--rows", rows, "--candidate", "nosuch", unpack(SEVENTY))

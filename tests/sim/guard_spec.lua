@@ -68,9 +68,10 @@ local function gate(sim, rows)
     if not seen[row.routing_key] then keys[#keys + 1] = json.list({ row.routing_key, 1 }) end
     seen[row.routing_key] = true
   end
-  local text = json.encode({ format = "kvroute-gate-1", verdict = "enable",
-    candidate = { name = "session_affinity", hash = ("0"):rep(16) }, against = { name = "p2c" },
-    bounds = { active_share = 0.8, ttft_p99_ms = 1000 }, keys = keys })
+  local text = json.encode({ format = "kvroute-gate-2", verdict = "enable",
+    candidate = { name = "session_affinity", hash = ("0"):rep(16), params_hash = ("1"):rep(16),
+      spill = json.null }, against = { name = "p2c" },
+    bounds = { active_share = 0.8, ttft_p99_ms = 1000, token_ms = 40 }, keys = keys })
   local failure = ffi.new("struct kvr_error")
   if ffi.simulator().kvr_sim_gate(sim, text, #text, WINDOW_S * 1000, 50, failure) ~= 0 then
     raised(failure)

@@ -15,10 +15,12 @@ static struct kvr_envelope *parse(const char *text, struct kvr_error *error)
 }
 
 #define HEAD                                                                                       \
-    "{\"format\":\"kvroute-gate-1\",\"verdict\":\"enable\",\"reason\":\"so\","                     \
-    "\"candidate\":{\"name\":\"cacheroute\",\"hash\":\"00000000000000ff\",\"params\":{\"a\":1}},"  \
+    "{\"format\":\"kvroute-gate-2\",\"verdict\":\"enable\",\"reason\":\"so\","                     \
+    "\"candidate\":{\"name\":\"cacheroute\",\"hash\":\"00000000000000ff\",\"params\":{\"a\":1},"   \
+    "\"params_hash\":\"00000000000000fe\",\"spill\":{\"name\":\"load_min\","                       \
+    "\"hash\":\"00000000000000fd\",\"params_hash\":\"00000000000000fc\"}},"                        \
     "\"against\":{\"name\":\"p2c\",\"hash\":\"0000000000000001\"},"                                \
-    "\"bounds\":{\"active_share\":0.8,\"ttft_p99_ms\":1500},"
+    "\"bounds\":{\"active_share\":0.8,\"ttft_p99_ms\":1500,\"token_ms\":40},"
 #define KEYS "\"keys\":[[\"000000000000000a\",1.5],[\"000000000000000b\",0.5]]}"
 
 static struct kvr_envelope *good(void)
@@ -34,11 +36,15 @@ static void test_the_file_of_a_gate(void **state)
 {
     (void)state;
     struct kvr_envelope *envelope = good();
-    assert_string_equal(envelope->candidate, "cacheroute");
-    assert_true(envelope->candidate_hash == 0xff);
-    assert_string_equal(envelope->against, "p2c");
+    assert_string_equal(envelope->candidate.name, "cacheroute");
+    assert_true(envelope->candidate.hash == 0xff && envelope->candidate.params_hash == 0xfe);
+    assert_string_equal(envelope->spill.name, "load_min");
+    assert_true(envelope->spill.hash == 0xfd && envelope->spill.params_hash == 0xfc);
+    assert_string_equal(envelope->against.name, "p2c");
+    assert_true(envelope->against.hash == 1);
+    assert_string_equal(envelope->against_spill.name, "");
     assert_true(envelope->active_share == 0.8);
-    assert_true(envelope->ttft_ns == 1500000000);
+    assert_true(envelope->ttft_ns == 1500000000 && envelope->token_ns == 40000000);
     assert_int_equal(envelope->keys_len, 2);
     assert_true(kvr_envelope_has(envelope, 10) && kvr_envelope_has(envelope, 11));
     assert_false(kvr_envelope_has(envelope, 12) || kvr_envelope_has(envelope, 0));
@@ -61,12 +67,18 @@ static void test_a_file_that_vouches_for_nothing(void **state)
     } cases[] = {
         {"", "the text ends too early"},
         {"[]", "a gate is a JSON object"},
-        {"{}", "is no file of kvroute gate (format kvroute-gate-1)"},
-        {"{\"format\":\"kvroute-gate-2\"}", "is no file of kvroute gate (format kvroute-gate-1)"},
-        {"{\"format\":\"kvroute-gate-1\",\"verdict\":\"keep\"}",
+        {"{}", "is no file of kvroute gate (format kvroute-gate-2)"},
+        {"{\"format\":\"kvroute-gate-1\"}", "is no file of kvroute gate (format kvroute-gate-2)"},
+        {"{\"format\":\"kvroute-gate-2\",\"verdict\":\"keep\"}",
          "the verdict of this gate is not enable"},
-        {"{\"format\":\"kvroute-gate-1\",\"verdict\":\"enable\"}",
+        {"{\"format\":\"kvroute-gate-2\",\"verdict\":\"enable\"}",
          "candidate and against are needed"},
+        {HEAD "\"candidate\":{\"name\":\"a\"}," KEYS,
+         "params_hash and spill of the candidate are needed"},
+        {HEAD "\"candidate\":{\"name\":\"a\",\"spill\":\"load_min\"}," KEYS,
+         "a spill rule is an object or null"},
+        {HEAD "\"bounds\":{\"ttft_p99_ms\":1,\"token_ms\":-1}," KEYS,
+         "token_ms is a time of 0 or more"},
         {HEAD "\"keys\":[]}", "keys are needed"},
         {HEAD "\"keys\":[[\"a\",1]]}", "a key has 16 hexadecimal digits"},
         {HEAD "\"keys\":[[\"000000000000000G\",1]]}", "a key has 16 hexadecimal digits"},
@@ -106,6 +118,45 @@ static void test_many_keys(void **state)
     kvr_buffer_deinit(&text);
 }
 
+/* Of the candidate and of its spill rule. */
+static void test_what_differs_is_told_apart(void **state)
+{
+    (void)state;
+    struct kvr_envelope *envelope = good();
+    struct kvr_script_info info = {.name = "cacheroute", .hash = 0xff, .params_hash = 0xfe};
+    assert_int_equal(kvr_envelope_compare(&envelope->candidate, &info), 0);
+    info.params_hash = 1;
+    assert_int_equal(kvr_envelope_compare(&envelope->candidate, &info), KVR_ENVELOPE_PARAMS);
+    info.hash = 1;
+    assert_int_equal(kvr_envelope_compare(&envelope->candidate, &info),
+                     KVR_ENVELOPE_TEXT | KVR_ENVELOPE_PARAMS);
+    info = (struct kvr_script_info){.name = "other", .hash = 0xff, .params_hash = 0xfe};
+    assert_int_equal(kvr_envelope_compare(&envelope->candidate, &info), KVR_ENVELOPE_NAME);
+    assert_int_equal(kvr_envelope_compare(&envelope->spill, NULL), KVR_ENVELOPE_NAME);
+    envelope->spill = (struct kvr_envelope_script){0};
+    assert_int_equal(kvr_envelope_compare(&envelope->spill, NULL), 0);
+    assert_int_equal(kvr_envelope_compare(&envelope->spill, &info), KVR_ENVELOPE_NAME);
+    kvr_envelope_destroy(envelope);
+}
+
+/* A whole answer may take as long as a stream of as many tokens. */
+static void test_the_most_of_a_whole_answer(void **state)
+{
+    (void)state;
+    struct kvr_envelope *envelope = good();
+    assert_true(kvr_envelope_most_ns(envelope, 0) == 1500000000);
+    assert_true(kvr_envelope_most_ns(envelope, 1) == 1500000000);
+    assert_true(kvr_envelope_most_ns(envelope, 101) == 1500000000 + 100 * UINT64_C(40000000));
+    assert_true(kvr_envelope_most_ns(envelope, UINT64_MAX) == UINT64_MAX);
+    kvr_envelope_destroy(envelope);
+}
+
+static bool stream(struct kvr_envelope *envelope, uint64_t now_ns, uint64_t ttft_ns)
+{
+    return kvr_envelope_answered(envelope, now_ns, KVR_ENVELOPE_STREAMS,
+                                 ttft_ns > envelope->ttft_ns);
+}
+
 /* A hundred requests a second of that key, until `until_s`; when it was left, in s, or 0. */
 static double drive(struct kvr_envelope *envelope, double from_s, double until_s, uint64_t key,
                     uint64_t ttft_ms)
@@ -113,7 +164,7 @@ static double drive(struct kvr_envelope *envelope, double from_s, double until_s
     uint64_t now = (uint64_t)(from_s * 1e9);
     for (; now < (uint64_t)(until_s * 1e9); now += SECOND / 100) {
         bool left = kvr_envelope_arrived(envelope, now, key);
-        left |= kvr_envelope_answered(envelope, now, ttft_ms * 1000000);
+        left |= stream(envelope, now, ttft_ms * 1000000);
         if (left)
             return (double)now / 1e9;
     }
@@ -159,8 +210,8 @@ static void test_p99_is_one_in_a_hundred(void **state)
         struct kvr_envelope *envelope = good();
         bool left = false;
         for (uint64_t i = 0; i < 5000; i++) {
-            uint64_t ttft = i % 100 < late ? KVR_ENVELOPE_NEVER : SECOND;
-            left |= kvr_envelope_answered(envelope, SECOND + i * SECOND / 100, ttft);
+            uint64_t ttft = i % 100 < late ? UINT64_MAX : SECOND;
+            left |= stream(envelope, SECOND + i * SECOND / 100, ttft);
         }
         assert_int_equal(left, late == 2);
         kvr_envelope_destroy(envelope);
@@ -173,13 +224,33 @@ static void test_few_requests_say_nothing(void **state)
     struct kvr_envelope *envelope = good();
     for (uint64_t s = 1; s < 500; s++) { /* nine a window */
         assert_false(kvr_envelope_arrived(envelope, s * SECOND, 99));
-        assert_false(kvr_envelope_answered(envelope, s * SECOND, KVR_ENVELOPE_NEVER));
+        assert_false(stream(envelope, s * SECOND, UINT64_MAX));
     }
     /* A gap empties the window. */
     assert_false(kvr_envelope_tick(envelope, 600 * SECOND));
     struct kvr_envelope_counts now = kvr_envelope_window(envelope, 600 * SECOND);
-    assert_true(now.requests == 0 && now.answers == 0);
+    assert_true(now.requests == 0 && now.answers[KVR_ENVELOPE_STREAMS].count == 0);
     kvr_envelope_destroy(envelope);
+}
+
+/* Nineteen good ones of one kind beside each late one of the other do not hide it. */
+static void test_kinds_of_answers_are_judged_apart(void **state)
+{
+    (void)state;
+    for (int late = 0; late < KVR_ENVELOPE_KINDS; late++) {
+        struct kvr_envelope *envelope = good();
+        for (uint64_t i = 0; i < 4000 && !envelope->left; i++) {
+            uint64_t now = SECOND + i * SECOND / 400;
+            enum kvr_envelope_kind kind = (enum kvr_envelope_kind)(i % 20 ? 1 - late : late);
+            kvr_envelope_answered(envelope, now, kind, i % 400 == 0);
+        }
+        assert_int_equal(envelope->left, late == KVR_ENVELOPE_STREAMS ? KVR_ENVELOPE_TTFT_P99
+                                                                      : KVR_ENVELOPE_TOTAL_P99);
+        /* Over both together it is one in four hundred. */
+        const struct kvr_envelope_answers *saw = envelope->saw.answers;
+        assert_true((saw[0].late + saw[1].late) * 100 < saw[0].count + saw[1].count);
+        kvr_envelope_destroy(envelope);
+    }
 }
 
 /* With nothing more to come, time alone tells. */
@@ -202,6 +273,9 @@ int main(void)
         cmocka_unit_test(test_the_file_of_a_gate),
         cmocka_unit_test(test_a_file_that_vouches_for_nothing),
         cmocka_unit_test(test_many_keys),
+        cmocka_unit_test(test_what_differs_is_told_apart),
+        cmocka_unit_test(test_the_most_of_a_whole_answer),
+        cmocka_unit_test(test_kinds_of_answers_are_judged_apart),
         cmocka_unit_test(test_other_keys_are_seen_within_a_window),
         cmocka_unit_test(test_late_answers_are_seen_within_a_window),
         cmocka_unit_test(test_p99_is_one_in_a_hundred),

@@ -20,7 +20,8 @@ local function parser_of()
   parser:option("--rows", "of a router, written with rows.blocks; .gz too"):argname("FILE")
     :count("+")
   parser:option("--candidate", "a policy"):argname("NAME"):count(1)
-  parser:option("--against", "the baseline", "p2c"):argname("NAME")
+  parser:option("--against --baseline", "what it would replace; best: the best of all that need "
+    .. "no plan, on these rows", "p2c"):argname("NAME")
   parser:option("--profile", "of the emulated engines: a name or a file"):argname("NAME"):count(1)
   parser:option("--replicas", "so many; the profile's"):argname("N"):convert(tonumber)
   parser:option("--slots", "of the plan, for each replica"):argname("N"):convert(tonumber)
@@ -32,6 +33,8 @@ local function parser_of()
     :argname("NAME=VALUE"):count("*")
   parser:option("--slo-ttft", "most p99 of the time to first token", 3500):argname("MS")
     :convert(tonumber)
+  parser:option("--slo-token", "most time for each further token of an answer without streaming, "
+    .. "for the guard; as near the knee"):argname("MS"):convert(tonumber)
   parser:option("--failures", "most failures, of the requests", 0.05):argname("SHARE")
     :convert(tonumber)
   parser:option("--gain", "least part by which p99 must fall", 0.05):argname("SHARE")
@@ -40,6 +43,8 @@ local function parser_of()
     :convert(tonumber)
   parser:option("--active-margin", "part of the known traffic that may go unknown before a guard "
     .. "acts", 0.2):argname("SHARE"):convert(tonumber)
+  parser:option("--policies", "folder of policies, as a router's policies_dir; the shipped ones")
+    :argname("DIR")
   parser:option("--seeds", "repetitions", 5):argname("N"):convert(tonumber)
   parser:option("--seed", "the first", 1):argname("N"):convert(tonumber)
   parser:option("--format", "of the rows, as kvroute import has it", "router"):argname("NAME")
@@ -80,6 +85,11 @@ local function complaint(arguments)
   end
   if arguments.seeds < 3 then return "--seeds is 3 or more: fewer have no spread" end
   if not (arguments.slo_ttft and arguments.slo_ttft > 0) then return "--slo-ttft is above 0" end
+  local token = arguments.slo_token
+  if token and (token < 0 or token ~= token) then return "--slo-token is 0 or more" end
+  if arguments.against == "best" and #arguments.against_param > 0 then
+    return "--against-param is for a baseline by name"
+  end
 end
 
 local function options_of(arguments, context)
@@ -88,9 +98,11 @@ local function options_of(arguments, context)
   return {
     rows = arguments.rows, format = arguments.format,
     candidate = { arguments.candidate, params = pairs_of(arguments.param, "--param") },
-    against = { arguments.against, params = pairs_of(arguments.against_param, "--against-param") },
+    against = arguments.against ~= "best" and { arguments.against,
+      params = pairs_of(arguments.against_param, "--against-param") } or nil,
     profile = arguments.profile, replicas = arguments.replicas, router = router,
-    slo_ttft_ms = arguments.slo_ttft, failed = arguments.failures, gain = arguments.gain,
+    slo_ttft_ms = arguments.slo_ttft, token_ms = arguments.slo_token,
+    failed = arguments.failures, gain = arguments.gain,
     judged = arguments.judged, seeds = arguments.seeds, first_seed = arguments.seed, drain_s = 30,
     cells = arguments.cells, binary = context.binary, jobs = arguments.jobs,
     say = function(text) io.stderr:write(text, "\n") end,
@@ -100,8 +112,9 @@ end
 ---@param context kvr.CommandContext
 ---@return integer
 return function(context)
-  policy.folder, cell.build = context.policies, context.build
+  cell.build = context.build
   return command.run("gate", parser_of(), context, function(arguments)
+    policy.folder = arguments.policies or context.policies
     local why = complaint(arguments)
     if why then
       io.stderr:write(("kvroute gate: %s (see --help)\n"):format(why))
