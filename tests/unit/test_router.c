@@ -1,12 +1,5 @@
 /* The router as its drivers see it: events in, actions out, accounts that agree at every step. */
-#include "unit.h"
-
-#include "memory.h"
-#include "rng.h"
-#include "router.h"
-
-#define MS 1000000u
-#define S  1000000000u
+#include "router_fixture.h"
 
 /* Sends a prompt where most of it is believed to be; else to the least loaded. */
 static const char matching_policy[] =
@@ -35,89 +28,6 @@ static const char spill_to_other[] =
 static const char refusing_policy[] = "local P = { api = 1, name = 'refusing' }\n"
                                       "function P.pick() return kvr.REJECT end\n"
                                       "return P\n";
-
-static struct kvr_router *make_router(uint32_t replicas)
-{
-    struct kvr_router *router = kvr_alloc(sizeof *router);
-    struct kvr_router_options options = {.seed = 1,
-                                         .replicas_max = 16,
-                                         .requests_max = 128,
-                                         .moves = 2,
-                                         .rows = true,
-                                         .index.memory_bytes = 4 << 20};
-    kvr_router_init(router, &options);
-    for (uint32_t i = 0; i < replicas; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "r:%u", i + 1);
-        struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1};
-        assert_int_equal(kvr_router_add_replica(router, 0, &spec, NULL), i);
-        kvr_router_probed(router, 0, i, KVR_PROBE_PASS, false);
-    }
-    return router;
-}
-
-static void free_router(struct kvr_router *router)
-{
-    kvr_router_verify(router);
-    for (uint32_t i = 0; i < router->options.replicas_max; i++) {
-        assert_int_equal(router->loads[i].in_flight, 0);
-        assert_int_equal(router->loads[i].uncached_tokens, 0);
-        assert_int_equal(router->loads[i].prompt_tokens, 0);
-        assert_int_equal(router->replicas.slots[i].holds, 0);
-    }
-    assert_int_equal(router->active.used, 0);
-    kvr_router_deinit(router);
-    kvr_free(router);
-}
-
-static void load(struct kvr_router *router, enum kvr_script_role role, const char *text)
-{
-    struct kvr_error error = {0};
-    if (kvr_slot_load(kvr_router_slot(router, role), kvr_slice_of(""), kvr_slice_of("test.lua"),
-                      kvr_slice_of(text), NULL, 0, &error))
-        fail_msg("%s", error.text);
-    kvr_router_scripts_changed(router);
-}
-
-/* A prompt is a seed and a length: equal seeds share blocks. */
-static void make_chain(uint64_t *chain, uint32_t len, uint64_t seed)
-{
-    for (uint32_t i = 0; i < len; i++)
-        chain[i] = kvr_mix64(seed * 1000 + i + 1);
-}
-
-static struct kvr_submission submission(const uint64_t *chain, uint32_t len)
-{
-    return (struct kvr_submission){.request_id = kvr_slice_of("id-1"),
-                                   .endpoint = "chat",
-                                   .session_source = "none",
-                                   .chain = chain,
-                                   .chain_len = len,
-                                   .routed = true,
-                                   .prompt_bytes = len * 64.0,
-                                   .prompt_tokens = (double)NAN,
-                                   .max_tokens = (double)NAN,
-                                   .slo_ttft_ms = (double)NAN};
-}
-
-static const struct kvr_ending success = {.outcome = KVR_OUTCOME_SUCCESS,
-                                          .status = 200,
-                                          .upstream_status = 200,
-                                          .prompt_tokens = -1,
-                                          .output_tokens = -1,
-                                          .cached_tokens = -1};
-
-static struct kvr_action submit(struct kvr_router *router, uint64_t now,
-                                const struct kvr_submission *what)
-{
-    struct kvr_action action;
-    struct kvr_request_ref ref = kvr_router_submit(router, now, what);
-    assert_int_not_equal(ref.generation, 0);
-    assert_true(kvr_router_next_action(router, &action));
-    assert_int_equal(action.request.slot, ref.slot);
-    kvr_router_settle(router);
-    return action;
-}
 
 static void test_rows_say_what_is_ahead_of_a_first_token(void **state)
 {

@@ -1,14 +1,8 @@
 /* Explanations: what they say comes true, and saying it changes nothing. */
-#include "unit.h"
-
-#include <math.h>
+#include "router_fixture.h"
 
 #include "explain.h"
 #include "json_reader.h"
-#include "memory.h"
-#include "rng.h"
-
-#define S 1000000000u
 
 static const char matching[] =
     "local P = { api = 1, name = 'matching', needs = { 'match' }, params = { n = 3 } }\n"
@@ -45,13 +39,7 @@ static void start(uint32_t replicas)
                                                           .replicas_max = 8,
                                                           .requests_max = 16,
                                                           .index.memory_bytes = 4 << 20});
-    for (uint32_t i = 0; i < replicas; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "r:%u", i + 1);
-        struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1};
-        assert_int_equal(kvr_router_add_replica(&router, 0, &spec, NULL), i);
-        kvr_router_probed(&router, 0, i, KVR_PROBE_PASS, false);
-    }
+    add_replicas(&router, replicas);
     for (uint32_t i = 0; i < 10; i++)
         chain[i] = kvr_mix64(i + 1);
 }
@@ -65,36 +53,19 @@ static void stop(void)
     kvr_buffer_deinit(&out);
 }
 
-static void load(enum kvr_script_role role, const char *text)
+static struct kvr_submission ask(void)
 {
-    struct kvr_error error = {0};
-    if (kvr_slot_load(kvr_router_slot(&router, role), kvr_slice_of(""), kvr_slice_of("test.lua"),
-                      kvr_slice_of(text), NULL, 0, &error))
-        fail_msg("%s", error.text);
-    kvr_router_scripts_changed(&router);
+    struct kvr_submission what = submission(chain, 10);
+    what.request_id = kvr_slice_of("id");
+    what.tag = kvr_slice_of("tag");
+    what.model = kvr_slice_of("m");
+    what.session_source = "x-session-id";
+    what.session = 0x1234;
+    return what;
 }
 
-static struct kvr_submission submission(void)
-{
-    return (struct kvr_submission){.request_id = kvr_slice_of("id"),
-                                   .tag = kvr_slice_of("tag"),
-                                   .model = kvr_slice_of("m"),
-                                   .endpoint = "chat",
-                                   .session_source = "x-session-id",
-                                   .session = 0x1234,
-                                   .chain = chain,
-                                   .chain_len = 10,
-                                   .routed = true,
-                                   .prompt_bytes = 640,
-                                   .prompt_tokens = (double)NAN,
-                                   .max_tokens = (double)NAN,
-                                   .slo_ttft_ms = (double)NAN};
-}
-
-static const struct kvr_ending success = {
-    .outcome = KVR_OUTCOME_SUCCESS, .prompt_tokens = -1, .output_tokens = -1, .cached_tokens = -1};
-
-static struct kvr_action submit(const struct kvr_submission *what)
+/* Decided at once, and not settled. */
+static struct kvr_action decide(const struct kvr_submission *what)
 {
     struct kvr_action action;
     assert_int_not_equal(kvr_router_submit(&router, S, what).generation, 0);
@@ -179,7 +150,7 @@ static void every_field_that_scripts_see_is_told(void **state)
     abi[fread(abi, 1, sizeof abi - 1, file)] = '\0';
     fclose(file);
     start(2);
-    struct kvr_submission what = submission();
+    struct kvr_submission what = ask();
     const char *text = explain(&what);
     int told = 0;
     for (size_t i = 0; i < 3; i++) {
@@ -207,20 +178,20 @@ static void what_it_says_comes_true(void **state)
 {
     (void)state;
     start(3);
-    load(KVR_ROLE_POLICY, matching);
-    load(KVR_ROLE_SPILL, spill_when_busy);
+    load(&router, KVR_ROLE_POLICY, matching);
+    load(&router, KVR_ROLE_SPILL, spill_when_busy);
     struct kvr_request_ref open[12] = {0};
     uint32_t homes = 0;
     for (uint32_t i = 0; i < 300; i++) {
         struct kvr_request_ref *ref = &open[kvr_mix64(i) % 12];
         if (ref->generation)
             kvr_router_finish(&router, S, *ref, &success);
-        struct kvr_submission what = submission();
+        struct kvr_submission what = ask();
         chain[0] = kvr_mix64(kvr_mix64(i + 500) % 15);
         what.chain_len = 1 + (uint32_t)kvr_mix64(i + 900) % 10;
         char *first = strdup(explain(&what));
         assert_string_equal(first, explain(&what)); /* asking twice is asking once */
-        struct kvr_action action = submit(&what);
+        struct kvr_action action = decide(&what);
         const struct kvr_request_record *record = kvr_router_request(&router, action.request);
         char expected[200];
         snprintf(expected, sizeof expected,
@@ -246,11 +217,11 @@ static void scripts_are_named_with_what_they_said(void **state)
 {
     (void)state;
     start(2);
-    load(KVR_ROLE_POLICY, matching);
-    load(KVR_ROLE_SPILL, spill_when_busy);
-    load(kvr_role_shadow(1), refusing);
-    load(kvr_role_shadow(2), failing);
-    struct kvr_submission what = submission();
+    load(&router, KVR_ROLE_POLICY, matching);
+    load(&router, KVR_ROLE_SPILL, spill_when_busy);
+    load(&router, kvr_role_shadow(1), refusing);
+    load(&router, kvr_role_shadow(2), failing);
+    struct kvr_submission what = ask();
     const char *text = explain(&what);
     assert_has(text, "\"endpoint\":\"chat\",\"routed\":true,\"model\":\"m\","
                      "\"session\":\"0000000000001234\",\"session_source\":\"x-session-id\","
@@ -264,7 +235,7 @@ static void scripts_are_named_with_what_they_said(void **state)
     assert_has(text, "{\"role\":\"shadow_3\",\"name\":\"failing\"");
     assert_has(text, "\"reason\":\"fallback\",\"match_blocks\":0,\"spilled\":false,"
                      "\"fallback\":true,\"error\":null}]");
-    struct kvr_action a = submit(&what);
+    struct kvr_action a = decide(&what);
     text = explain(&what); /* its home is busy */
     assert_has(text, "\"verdict\":\"pick\",\"replica\":\"r:2\",\"reason\":\"prefix\","
                      "\"match_blocks\":10,\"affine\":true");
@@ -278,7 +249,7 @@ static void scripts_are_named_with_what_they_said(void **state)
     assert_has(text, "\"asked\":true,\"verdict\":\"stay\",\"replica\":null");
     assert_has(text, "\"replica\":\"r:2\",\"reason\":\"prefix\",\"match_blocks\":10,\"shadow\"");
     what.turn = 12345;
-    load(KVR_ROLE_POLICY, failing);
+    load(&router, KVR_ROLE_POLICY, failing);
     text = explain(&what);
     assert_has(text, "\"verdict\":\"none\",\"replica\":null,\"reason\":null,\"match_blocks\":0,"
                      "\"affine\":false,\"error\":\"test.lua:2: no idea\"}");
@@ -299,7 +270,7 @@ static void refusals_are_told_as_they_would_be(void **state)
 {
     (void)state;
     start(0);
-    struct kvr_submission what = submission();
+    struct kvr_submission what = ask();
     assert_outcome(explain(&what), "reject", "no_replicas");
     stop();
     start(2);
@@ -311,11 +282,11 @@ static void refusals_are_told_as_they_would_be(void **state)
     assert_has(text, "\"candidates\":[]");
     served = kvr_slice_of("m");
     kvr_replica_set_models(&router.replicas, 0, &served, 1);
-    load(KVR_ROLE_POLICY, refusing);
+    load(&router, KVR_ROLE_POLICY, refusing);
     text = explain(&what);
     assert_outcome(text, "reject", "refused_by_policy");
     assert_has(text, "\"verdict\":\"reject\"");
-    load(KVR_ROLE_POLICY, holding);
+    load(&router, KVR_ROLE_POLICY, holding);
     assert_has(explain(&what), "\"verdict\":\"hold\",\"replica\":null");
     assert_outcome(explain(&what), "dispatch", NULL); /* nobody can wait: no opinion */
     kvr_queue_init(&router.queue, &(struct kvr_queue_options){.max = 1});
@@ -339,10 +310,10 @@ static void other_paths_and_canaries(void **state)
 {
     (void)state;
     start(2);
-    load(KVR_ROLE_POLICY, matching);
-    load(KVR_ROLE_CANARY, failing);
+    load(&router, KVR_ROLE_POLICY, matching);
+    load(&router, KVR_ROLE_CANARY, failing);
     router.options.canary_share = 1;
-    struct kvr_submission what = submission();
+    struct kvr_submission what = ask();
     const char *text = explain(&what);
     assert_has(text, "\"canary\":true");
     assert_has(text, "\"policy\":{\"role\":\"canary\",\"name\":\"failing\"");
@@ -351,7 +322,7 @@ static void other_paths_and_canaries(void **state)
     uint32_t canaries = 0;
     for (int i = 0; i < 40; i++) {
         bool told = strstr(explain(&what), "\"canary\":true") != NULL;
-        struct kvr_action action = submit(&what);
+        struct kvr_action action = decide(&what);
         assert_int_equal(kvr_router_request(&router, action.request)->canary, told);
         kvr_router_finish(&router, S, action.request, &success);
         canaries += told;
@@ -375,10 +346,10 @@ static void what_came_before_is_settled(void **state)
 {
     (void)state;
     start(2);
-    load(KVR_ROLE_POLICY, matching);
-    load(kvr_role_shadow(0), matching);
-    struct kvr_submission what = submission();
-    struct kvr_action action = submit(&what);
+    load(&router, KVR_ROLE_POLICY, matching);
+    load(&router, kvr_role_shadow(0), matching);
+    struct kvr_submission what = ask();
+    struct kvr_action action = decide(&what);
     struct kvr_json_writer json = {.out = &out};
     kvr_json_object_begin(&json, NULL);
     kvr_router_explain(&router, S, &what, &json);

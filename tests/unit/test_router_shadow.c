@@ -1,14 +1,8 @@
 /* Shadows: what they say of each request, and that nothing but their counters and rows tells. */
-#include "unit.h"
+#include "router_fixture.h"
 
 #include "json_reader.h"
-#include "memory.h"
 #include "metrics_text.h"
-#include "rng.h"
-#include "router.h"
-
-#define MS 1000000u
-#define S  1000000000u
 
 static const char matching[] =
     "local P = { api = 1, name = 'matching', needs = { 'match' }, params = { spill = '' } }\n"
@@ -41,95 +35,16 @@ static const char spill_to_last[] =
 static const char failing[] = "return { api = 1, name = 'failing', pick = function(request, view)\n"
                               "  if request.turn ~= 12345 then return kvr.least(), 'fine' end\n"
                               "  error('no idea') end }\n";
-static struct kvr_router *make_router(uint32_t replicas)
-{
-    struct kvr_router *router = kvr_alloc(sizeof *router);
-    struct kvr_router_options options = {.seed = 1,
-                                         .replicas_max = 16,
-                                         .requests_max = 128,
-                                         .moves = 2,
-                                         .rows = true,
-                                         .index.memory_bytes = 4 << 20};
-    kvr_router_init(router, &options);
-    for (uint32_t i = 0; i < replicas; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "r:%u", i + 1);
-        struct kvr_replica_spec spec = {.authority = kvr_slice_of(name), .rank = -1};
-        assert_int_equal(kvr_router_add_replica(router, 0, &spec, NULL), i);
-        kvr_router_probed(router, 0, i, KVR_PROBE_PASS, false);
-    }
-    return router;
-}
-
-static void free_router(struct kvr_router *router)
-{
-    kvr_router_verify(router);
-    for (uint32_t i = 0; i < router->options.replicas_max; i++) {
-        assert_int_equal(router->loads[i].in_flight, 0);
-        assert_int_equal(router->replicas.slots[i].holds, 0);
-    }
-    kvr_router_deinit(router);
-    kvr_free(router);
-}
-
-/* An empty text: the slot is cleared. */
-static void load(struct kvr_router *router, enum kvr_script_role role, const char *text)
-{
-    struct kvr_error error = {0};
-    struct kvr_slot *slot = kvr_router_slot(router, role);
-    if (*text == '\0')
-        kvr_slot_clear(slot);
-    else if (kvr_slot_load(slot, kvr_slice_of(""), kvr_slice_of("test.lua"), kvr_slice_of(text),
-                           NULL, 0, &error))
-        fail_msg("%s", error.text);
-    kvr_router_scripts_changed(router);
-}
 
 static void load_shadow(struct kvr_router *router, uint32_t i, const char *text)
 {
     load(router, kvr_role_shadow(i), text);
 }
 
-static void make_chain(uint64_t *chain, uint32_t len, uint64_t seed)
-{
-    for (uint32_t i = 0; i < len; i++)
-        chain[i] = kvr_mix64(seed * 1000 + i + 1);
-}
-
-static struct kvr_submission submission(const uint64_t *chain, uint32_t len)
-{
-    return (struct kvr_submission){.request_id = kvr_slice_of("id-1"),
-                                   .endpoint = "chat",
-                                   .session_source = "none",
-                                   .chain = chain,
-                                   .chain_len = len,
-                                   .routed = true,
-                                   .prompt_bytes = len * 64.0,
-                                   .prompt_tokens = (double)NAN,
-                                   .max_tokens = (double)NAN,
-                                   .slo_ttft_ms = (double)NAN};
-}
-
-static const struct kvr_ending success = {.outcome = KVR_OUTCOME_SUCCESS,
-                                          .status = 200,
-                                          .prompt_tokens = -1,
-                                          .output_tokens = -1,
-                                          .cached_tokens = -1};
-
-static struct kvr_action submit(struct kvr_router *router, const struct kvr_submission *what)
-{
-    struct kvr_action action;
-    struct kvr_request_ref ref = kvr_router_submit(router, S, what);
-    assert_int_not_equal(ref.generation, 0);
-    assert_true(kvr_router_next_action(router, &action));
-    kvr_router_settle(router);
-    return action;
-}
-
 /* From its arrival to its row, which is what is returned; valid until the next one. */
 static const char *serve(struct kvr_router *router, const struct kvr_submission *what)
 {
-    struct kvr_action action = submit(router, what);
+    struct kvr_action action = submit(router, S, what);
     router->rows.len = 0;
     kvr_router_finish(router, S, action.request, &success);
     kvr_buffer_append(&router->rows, "", 1);
@@ -235,7 +150,7 @@ static void it_sees_what_the_acting_policy_saw(void **state)
         make_chain(chain, 30, kvr_mix64(i + 1000) % 20);
         struct kvr_submission what = submission(chain, 30);
         what.session = 1 + kvr_mix64(i + 2000) % 10;
-        *ref = submit(router, &what).request;
+        *ref = submit(router, S, &what).request;
     }
     assert_int_equal(now(router, 0)->evaluated, 400);
     assert_int_equal(now(router, 0)->agreed, 400);
@@ -410,7 +325,7 @@ static void one_that_waited_is_looked_at_once(void **state)
     uint64_t chain[4];
     make_chain(chain, 4, 1);
     struct kvr_submission what = submission(chain, 4);
-    struct kvr_action a = submit(router, &what), b;
+    struct kvr_action a = submit(router, S, &what), b;
     struct kvr_request_ref waiting = kvr_router_submit(router, S, &what);
     assert_false(kvr_router_next_action(router, &b));
     kvr_router_tick(router, 2 * (uint64_t)S);
@@ -529,7 +444,7 @@ static void a_replica_that_left_keeps_its_name(void **state)
     load(router, KVR_ROLE_POLICY, ROW(0));
     load_shadow(router, 0, ROW(1));
     struct kvr_submission what = submission(NULL, 0);
-    struct kvr_action action = submit(router, &what);
+    struct kvr_action action = submit(router, S, &what);
     assert_int_equal(router->replicas.slots[1].holds, 1);
     kvr_router_remove_replica(router, 1);
     struct kvr_replica_spec spec = {.authority = kvr_slice_of("n:1"), .rank = -1};
@@ -554,7 +469,7 @@ static void a_move_is_another_decision(void **state)
     load(router, KVR_ROLE_POLICY, least);
     load_shadow(router, 0, least);
     struct kvr_submission what = submission(NULL, 0);
-    struct kvr_action a = submit(router, &what), b;
+    struct kvr_action a = submit(router, S, &what), b;
     kvr_router_failed(router, S, a.request, false, &what);
     assert_true(kvr_router_next_action(router, &b));
     kvr_router_settle(router);
