@@ -69,6 +69,8 @@ static void show_scripts(struct kvr_slice answer)
         struct kvr_slice script = walk.item;
         snprintf(role, sizeof role, "%.*s", (int)walk.key.len, walk.key.data);
         label(role);
+        if (strlen(role) >= LABEL_WIDTH) /* of a shadow's spill rule */
+            printf("\n%*s", LABEL_WIDTH, "");
         if (kvr_slice_is(script, "null")) {
             puts("none");
             continue;
@@ -132,6 +134,35 @@ static struct kvr_ctl_text percent(struct kvr_slice json, const char *part, cons
     return out;
 }
 
+static void put_reason(bool *any, double times, const char *what)
+{
+    if (!(times > 0))
+        return;
+    if (*any)
+        fputs(", ", stdout);
+    else
+        label("at the door");
+    printf("%s %.0f", what, times);
+    *any = true;
+}
+
+/* What was refused before it could be routed; nothing when nothing was. */
+static void show_door(struct kvr_slice answer)
+{
+    struct kvr_walk walk;
+    bool any = false;
+    double unread = 0;
+    for (kvr_walk_start(&walk, answer, "listeners"); kvr_walk_next(&walk);)
+        unread += kvr_pick_number(walk.item, "refused_requests");
+    put_reason(&any, kvr_pick_number(answer, "client_keys.absent"), "no key");
+    put_reason(&any, kvr_pick_number(answer, "client_keys.unknown"), "unknown key");
+    put_reason(&any, kvr_pick_number(answer, "client_keys.limited"), "client's limit");
+    put_reason(&any, kvr_pick_number(answer, "exchanges.bad_bodies"), "bad body");
+    put_reason(&any, unread, "bad head or size");
+    if (any)
+        puts("");
+}
+
 static void show_requests(struct kvr_slice answer)
 {
     label("requests");
@@ -142,6 +173,7 @@ static void show_requests(struct kvr_slice answer)
     print_counts(answer, "requests.outcomes", "none");
     label("refused");
     print_counts(answer, "requests.rejections", "none");
+    show_door(answer);
     label("decisions");
     print_counts(answer, "decisions.reasons", "none");
     printf("%*s%s spills, %s moves, %s fallbacks, %s by the canary\n", LABEL_WIDTH, "",

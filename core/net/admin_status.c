@@ -140,6 +140,23 @@ static void write_connections(struct kvr_json_writer *json, const char *key,
     kvr_json_object_end(json);
 }
 
+static void write_client_keys(struct kvr_json_writer *json, const struct kvr_client_keys *keys)
+{
+    if (!kvr_client_keys_on(keys)) {
+        kvr_json_null(json, "client_keys");
+        return;
+    }
+    uint64_t limited = 0;
+    for (uint32_t i = 0; i < keys->count; i++)
+        for (int limit = 0; limit < KVR_QUOTA_LIMITS; limit++)
+            limited += keys->items[i]->quota.refused[limit];
+    kvr_json_object_begin(json, "client_keys");
+    kvr_json_uint(json, "absent", keys->absent);
+    kvr_json_uint(json, "unknown", keys->unknown);
+    kvr_json_uint(json, "limited", limited);
+    kvr_json_object_end(json);
+}
+
 static void write_exchanges(struct kvr_json_writer *json, const struct kvr_ingress *ingress)
 {
     const struct kvr_ingress_counters *counters = &ingress->counters;
@@ -180,6 +197,7 @@ void kvr_admin_status(struct kvr_admin_call *call)
     write_connections(&json, "admin", &call->admin->listener);
     write_requests(&json, router);
     write_exchanges(&json, ingress);
+    write_client_keys(&json, &ingress->client_keys);
     write_decisions(&json, &router->metrics);
     write_tokens(&json, &router->metrics);
     write_fleet(&json, router);

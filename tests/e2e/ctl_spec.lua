@@ -336,6 +336,24 @@ describe("kvroute ctl", function()
     assert.equal(1, #fleet:admin("/admin/replicas").replicas)
   end)
 
+  it("tells what was refused at the door", function()
+    local keys = os.tmpname()
+    finally(function() os.remove(keys) end)
+    Fleet.write(keys, 'keys = { { name = "a", key = "sk-a", requests_per_minute = 1 } }\n')
+    local fleet = Fleet.start({ script = Replica.answers(), config = { client_keys = keys,
+      limits = { body_bytes = 4096 } } })
+    assert.is_nil(shows(fleet, "status"):find("at the door", 1, true))
+    local function ask(key, body)
+      return fleet:request({ path = "/v1/chat/completions", body = body or Fleet.chat("x"),
+        headers = key and { "Authorization: Bearer " .. key } }).status
+    end
+    assert.same({ 401, 401, 401 }, { ask(), ask(), ask("sk-b") })
+    assert.same({ 200, 400, 413 }, { ask("sk-a"), ask("sk-a", "{"), ask("sk-a", ("x"):rep(5000)) })
+    assert.same({ 429 }, { ask("sk-a") })
+    has(shows(fleet, "status"),
+      "at the door no key 2, unknown key 1, client's limit 1, bad body 1, bad head or size 1\n")
+  end)
+
   it("helps with each command", function()
     local fleet = Fleet.start({ replicas = 0, ready = false })
     local help = shows(fleet, "--help")
