@@ -14,15 +14,12 @@ local cacheroute = require("kvroute.cacheroute")
 local capacity = require("kvroute.capacity")
 local lab = require("kvroute")
 
-local set = lab.settings { shares = { 0.05, 0.15, 0.3, 0.5, 0.7, 0.9 } }
+local set = lab.settings {
+  shares = { 0.05, 0.15, 0.3, 0.5, 0.7, 0.9 },
+  rates = { 60, 80, 100, 120, 140, 160, 200, 240, 300 }, -- rising, from 60
+}
 local PROMPT, COMMON = 7400, 60
-local RATES = { 60, 80, 100, 120, 140, 160, 200, 240, 300 }
 local TAILS = { 60, 80, 100, 120 } -- where p99 is compared
-
-local function with_half(format, mean, half)
-  local most = half == half and half or 0
-  return (format .. " +- " .. format:gsub("+", "")):format(mean, most)
-end
 
 -- p99 of the plan over that of two choices, by seed: 0 where only two choices have none.
 local function tails(found, share, rate)
@@ -48,17 +45,8 @@ local function tail(found, share, rate)
   if least == math.huge then return "never" end
   if least == 0 or most == math.huge then return "mixed" end
   local mean, half = lab.stats.interval(ratios)
-  local text = with_half("%.2f", mean, half)
-  return math.abs(mean - 1) <= half and text .. " tie" or text
-end
-
--- The plan's knee less that of two choices, seed by seed.
-local function gain(plan, flat)
-  local out = {}
-  for i, value in ipairs(plan.values) do out[i] = value - flat.values[i] end
-  local mean, half = lab.stats.interval(out)
-  local text = with_half("%+.0f", mean, half)
-  return math.abs(mean) <= half and text .. " tie" or text
+  if half ~= half then return ("%.2f"):format(mean) end
+  return ("%.2f +- %.2f%s"):format(mean, half, math.abs(mean - 1) <= half and " tie" or "")
 end
 
 local function report(found)
@@ -74,7 +62,8 @@ local function report(found)
       row[1 + j] = found:find(policy, { share = share, rate = COMMON }):shown("hit_rate")
       row[3 + j] = capacity.text(own[j])
     end
-    row[6], row[7] = gain(own[2], own[1]), capacity.ratio(own[2], own[1])
+    row[6] = capacity.difference(own[2], own[1])
+    row[7] = capacity.ratio(own[2], own[1])
     for j, rate in ipairs(TAILS) do row[7 + j] = tail(found, share, rate) end
     rows[i] = row
   end
@@ -138,7 +127,7 @@ return cacheroute.experiment {
   question = "from which share of the prompt on does affinity pay?",
   axes = { { "share", unpack(set.shares) } },
   profile = cacheroute.PROFILE_8B,
-  rates = RATES,
+  rates = set.rates,
   policies = cacheroute.two,
   ask = function(at)
     return { template_tokens = 0, context_tokens = 0, variants = 16,

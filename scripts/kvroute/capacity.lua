@@ -12,6 +12,7 @@ local M = {
 
 ---@class kvr.Capacity
 ---@field values number[] by rising seed: the highest rate that passes, or 0
+---@field seeds integer[] these seeds
 ---@field mean number NaN: nothing was run
 ---@field half number half the 95 % interval of Student's t; NaN below two seeds
 ---@field lowest number of the ladder
@@ -67,8 +68,8 @@ function M.of(results, policy, at, limit_ms)
   for i, seed in ipairs(seeds) do values[i] = best[seed] end
   local mean, half = stats.interval(values)
   local least, most = stats.range(values)
-  return { values = values, mean = mean, half = half, lowest = lowest, below = least == 0,
-    above = most == highest }
+  return { values = values, seeds = seeds, mean = mean, half = half, lowest = lowest,
+    below = least == 0, above = most == highest }
 end
 
 ---"176 +- 11"; "<30" below the ladder, "500+" at its end; "<24 +- 20" where only some are.
@@ -91,6 +92,23 @@ function M.ratio(upper, lower)
   local more, less = upper.above or lower.below, lower.above or upper.below
   if more and less then return "cut off" end
   return ("%s%.2fx"):format(more and ">" or less and "<" or "", upper.mean / lower.mean)
+end
+
+---How much more one carries than the other, seed by seed: "+16 +- 11"; "+8 +- 9 tie" where the
+---interval holds 0. Of one seed no interval is known, nor a tie.
+---@param upper kvr.Capacity
+---@param lower kvr.Capacity
+---@return string|false
+function M.difference(upper, lower)
+  local theirs, out = {}, {}
+  for i, seed in ipairs(lower.seeds) do theirs[seed] = lower.values[i] end
+  for i, seed in ipairs(upper.seeds) do
+    if theirs[seed] then out[#out + 1] = upper.values[i] - theirs[seed] end
+  end
+  if #out == 0 then return false end
+  local mean, half = stats.interval(out)
+  if half ~= half then return ("%+.0f"):format(mean) end
+  return ("%+.0f +- %.0f%s"):format(mean, half, math.abs(mean) <= half and " tie" or "")
 end
 
 -- What a table of them has to say below.

@@ -96,6 +96,16 @@ describe("CacheRoute", function()
     assert.is_true(number(win[4]) >= 2 * number(win[3]), out)
   end)
 
+  it("raises p99 where little of the prompt is the key's, and lowers it where much is", function()
+    local found, out = lines(folder, "cacheroute_boundary", "--set", "shares=0.05,0.9",
+      "--set", "rates=60")
+    local little, much = found["0.05"], found["0.9"]
+    assert.is_true(tonumber(little[2]) > tonumber(little[1]) + 1, out) -- points of hit rate
+    assert.is_true(tonumber(much[2]) > tonumber(much[1]) + 50, out)
+    assert.is_true(tonumber(little[8]) > 1.1, out) -- p99 over that of two choices
+    assert.is_true(tonumber(much[8]) < 0.8, out)
+  end)
+
   it("has cold caches behind a new plan, and little to lose by an old one (B-5)", function()
     local found = lines(folder, "cacheroute_drift", "--set", "rates=200")
     local seed = found["200/s, seed 2"]

@@ -47,6 +47,19 @@ describe("capacity", function()
     assert.is_false(text({}))
   end)
 
+  it("tells a difference from a tie, seed by seed", function()
+    local function of(...) return capacity.of(ladder({ 10, 20, 30 }, ...), "a", nil, 5) end
+    local low = of({ 1, 9, 9 }, { 1, 2, 9 }, { 1, 2, 9 })  -- 10, 20, 20
+    local high = of({ 1, 2, 9 }, { 1, 2, 3 }, { 1, 2, 3 }) -- 20, 30, 30: ten more each
+    assert.equal("+10 +- 0", capacity.difference(high, low))
+    assert.equal("-10 +- 0", capacity.difference(low, high))
+    local mixed = of({ 1, 2, 9 }, { 1, 2, 9 }, { 1, 2, 3 })
+    assert.equal("+7 +- 14 tie", capacity.difference(mixed, low))
+    assert.equal("+0 +- 0 tie", capacity.difference(low, low))
+    assert.equal("+10", capacity.difference(of({ 1, 2, 9 }), of({ 1, 9, 9 })))
+    assert.is_false(capacity.difference(of(), low))
+  end)
+
   it("asks that few fail, whatever the tail", function()
     local function passes(success)
       return capacity.passes({ requests = 1000, success = success, ttft_p99_all = 1 }, 5)
