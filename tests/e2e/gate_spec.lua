@@ -258,7 +258,7 @@ describe("the guard of a gate", function()
     gone:begin(request)
     gone:reset()
     load():begin(request)
-    fleet:terminate()
+    fleet:stop()
   end)
 
   it("is there from the start, of a file in the configuration", function()
