@@ -8,8 +8,12 @@
 
 void kvr_queue_init(struct kvr_queue *queue, const struct kvr_queue_options *options)
 {
-    *queue = (struct kvr_queue){
-        .options = *options, .first = KVR_QUEUE_END, .last = KVR_QUEUE_END, .epoch = 1};
+    *queue = (struct kvr_queue){.options = *options,
+                                .first = KVR_QUEUE_END,
+                                .last = KVR_QUEUE_END,
+                                .trying = KVR_QUEUE_END,
+                                .epoch = 1,
+                                .due_ns = UINT64_MAX};
     if (queue->options.deadline_ns == 0)
         queue->options.deadline_ns = DEADLINE_DEFAULT_NS;
 }
@@ -41,10 +45,16 @@ bool kvr_queue_add(struct kvr_queue *queue, struct kvr_request_table *requests,
         record->chain = kvr_realloc(record->chain, size);
         memcpy(record->chain, chain, size);
     }
+    if (request.slot == queue->trying) {
+        record->waited_ns -= now_ns - record->queued_ns;
+    } else {
+        record->queued_ns = now_ns;
+        queue->queued++;
+    }
     record->queued = true;
-    record->queued_ns = now_ns;
     record->queue_epoch = queue->epoch;
-    queue->queued++;
+    uint64_t deadline_ns = record->queued_ns + queue->options.deadline_ns;
+    queue->due_ns = deadline_ns < queue->due_ns ? deadline_ns : queue->due_ns;
     append(queue, requests, request.slot);
     return true;
 }
@@ -66,14 +76,21 @@ void kvr_queue_remove(struct kvr_queue *queue, struct kvr_request_table *request
     queue->count--;
 }
 
-struct kvr_request_record *kvr_queue_expired(const struct kvr_queue *queue,
+struct kvr_request_record *kvr_queue_expired(struct kvr_queue *queue,
                                              const struct kvr_request_table *requests,
                                              uint64_t now_ns)
 {
-    if (queue->first == KVR_QUEUE_END)
+    if (now_ns < queue->due_ns)
         return NULL;
-    /* The list is in order of arrival, so the first has waited longest. */
-    struct kvr_request_record *record = &requests->records[queue->first];
-    uint64_t waited = now_ns > record->queued_ns ? now_ns - record->queued_ns : 0;
-    return waited >= queue->options.deadline_ns ? record : NULL;
+    uint64_t due_ns = UINT64_MAX;
+    for (uint32_t slot = queue->first; slot != KVR_QUEUE_END;) {
+        struct kvr_request_record *record = &requests->records[slot];
+        uint64_t deadline_ns = record->queued_ns + queue->options.deadline_ns;
+        if (now_ns >= deadline_ns)
+            return record; /* others may be late, too: due_ns stays */
+        due_ns = deadline_ns < due_ns ? deadline_ns : due_ns;
+        slot = record->queue_next;
+    }
+    queue->due_ns = due_ns;
+    return NULL;
 }

@@ -1,6 +1,8 @@
 /* The part of decide.h that is about requests in the queue. */
 #include "decide.h"
 
+#define HELD_TRIES_MAX 16 /* of requests that stay held, before others have their turn */
+
 /* Some replica could take it now. */
 static bool has_replica(const struct kvr_router *router, const struct kvr_request_record *record)
 {
@@ -49,6 +51,21 @@ static struct kvr_request_record *next_to_go(struct kvr_router *router)
     return best;
 }
 
+/* False: there is none to try. */
+static bool try_one(struct kvr_router *router)
+{
+    struct kvr_queue *queue = &router->queue;
+    struct kvr_request_record *best = next_to_go(router);
+    if (!best)
+        return false;
+    struct kvr_request_ref request = ref_of(router, best);
+    kvr_queue_remove(queue, &router->requests, best, router->now_ns);
+    queue->trying = request.slot;
+    kvr_decide(router, router->now_ns, request, best->chain);
+    queue->trying = KVR_QUEUE_END;
+    return true;
+}
+
 void kvr_decide_waiting(struct kvr_router *router)
 {
     struct kvr_queue *queue = &router->queue;
@@ -60,9 +77,7 @@ void kvr_decide_waiting(struct kvr_router *router)
         return;
     }
     kvr_router_settle(router); /* the view still stands on members and rings as they were */
-    struct kvr_request_record *best = next_to_go(router);
-    if (!best)
-        return;
-    kvr_queue_remove(queue, &router->requests, best, router->now_ns);
-    kvr_decide(router, router->now_ns, ref_of(router, best), best->chain);
+    for (int tries = 0; tries < HELD_TRIES_MAX && router->actions_count == 0; tries++)
+        if (!try_one(router))
+            return;
 }

@@ -145,6 +145,17 @@ describe("the queue", function()
     assert.equal(60, hits(fleet, "queue.deadline_ms"))
   end)
 
+  it("lets nobody whom the policy holds wait past it", function()
+    local fleet = Fleet.start({ replicas = 1, policies = { hold = [[
+      return { api = 1, name = "hold", pick = function(request, view)
+        if view.count == 0 then return nil end
+        return kvr.HOLD
+      end }]] }, config = { policy = "hold", queue = { max = 8, deadline_ms = 300 } } })
+    local clients = { ask(fleet, "one"), ask(fleet, "two") }
+    for _, client in ipairs(clients) do check.api_error(client:finish(3), 503, "queue_deadline") end
+    for _, row in ipairs(fleet:rows(2)) do assert.is_true(row.waited_ms >= 300) end
+  end)
+
   it("may run out for very many at once", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, stack_kb = 192, config = {
       queue = { max = 1000, deadline_ms = 1500 },

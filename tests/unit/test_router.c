@@ -603,6 +603,54 @@ static void test_hold_waits_for_a_change(void **state)
     free_router(router);
 }
 
+/* Asked again and again it is held again and again: its time goes on, and others have their turn.
+ */
+static void test_hold_ends_at_the_deadline(void **state)
+{
+    (void)state;
+    static const char picky[] = "local P = { api = 1, name = 'picky' }\n"
+                                "function P.pick(request, view)\n"
+                                "  if request.prompt_bytes > 100 then return kvr.HOLD end\n"
+                                "  if view.count > 0 and view.total_in_flight == 0 then\n"
+                                "    return kvr.least(), 'free'\n"
+                                "  end\n"
+                                "  return kvr.HOLD\n"
+                                "end\n"
+                                "return P\n";
+    struct kvr_router *router = make_router(2);
+    kvr_queue_init(&router->queue, &(struct kvr_queue_options){.max = 3, .deadline_ns = 10ull * S});
+    load(router, KVR_ROLE_POLICY, picky);
+    struct kvr_submission large = submission(NULL, 0), small = submission(NULL, 0);
+    large.prompt_bytes = 4000;
+    small.prompt_bytes = 40;
+    struct kvr_action a = submit(router, S, &small), next;
+    struct kvr_request_ref held, again, other;
+    expect_waiting(router, S, &large, &held);
+    expect_waiting(router, 2ull * S, &large, &again);
+    expect_waiting(router, 3ull * S, &small, &other);
+    for (uint64_t now = 3ull * S; now < 11ull * S; now += S / 10) {
+        kvr_router_tick(router, now);
+        assert_false(kvr_router_next_action(router, &next));
+    }
+    assert_int_equal(router->queue.queued, 3);
+    kvr_router_finish(router, 11ull * S - 1, a.request, &success);
+    assert_true(kvr_router_next_action(router, &next)); /* behind two that stay */
+    assert_int_equal(next.request.slot, other.slot);
+    assert_int_equal(kvr_router_request(router, other)->waited_ns, 8ull * S - 1);
+    const struct kvr_request_ref late[] = {held, again};
+    for (uint32_t i = 0; i < 2; i++) {
+        kvr_router_tick(router, (11ull + i) * S);
+        assert_true(kvr_router_next_action(router, &next));
+        assert_int_equal(next.request.slot, late[i].slot);
+        assert_int_equal(next.rejection, KVR_REJECT_QUEUE_DEADLINE);
+        assert_int_equal(kvr_router_request(router, late[i])->waited_ns, 10ull * S);
+        kvr_router_finish(router, (11ull + i) * S, late[i], &success);
+        assert_false(kvr_router_next_action(router, &next));
+    }
+    kvr_router_finish(router, 12ull * S, other, &success);
+    free_router(router);
+}
+
 static void test_bytes_of_wide_blocks(void **state)
 {
     (void)state;
@@ -742,6 +790,7 @@ int main(void)
         cmocka_unit_test(test_one_that_failed_may_wait_and_go_away),
         cmocka_unit_test(test_waiting_has_a_deadline_and_a_chain),
         cmocka_unit_test(test_hold_waits_for_a_change),
+        cmocka_unit_test(test_hold_ends_at_the_deadline),
         cmocka_unit_test(test_bytes_of_wide_blocks),
         cmocka_unit_test(test_random_lives),
     };
