@@ -79,6 +79,14 @@ int kvr_sim_options_check(const struct kvr_sim_options *o, struct kvr_error *err
         if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high))
             return kvr_error_set(error, KVR_E_INVALID, "sim: %s is %g, must be between %g and %g",
                                  ranges[i].field, ranges[i].value, ranges[i].low, ranges[i].high);
+    if (o->index_memory_mb > 0 && o->index_memory_mb * 1048576 < KVR_PREFIX_MEMORY_MIN)
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "sim: index_memory_mb is %g, must be at least %u", o->index_memory_mb,
+                             (unsigned)(KVR_PREFIX_MEMORY_MIN >> 20));
+    if (o->index_block_bytes && o->index_block_bytes < KVR_PROMPT_BLOCK_BYTES_MIN)
+        return kvr_error_set(error, KVR_E_INVALID,
+                             "sim: index_block_bytes is %u, must be at least %d",
+                             o->index_block_bytes, KVR_PROMPT_BLOCK_BYTES_MIN);
     bool endless = o->duration_ms == 0 && o->requests == 0 && o->workload.arrivals_max == 0 &&
                    o->workload.kind != KVR_WORKLOAD_LIST &&
                    !(o->workload.arrivals == KVR_ARRIVALS_CLOSED && o->workload.turns_max) &&

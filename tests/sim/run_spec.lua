@@ -305,6 +305,17 @@ describe("kvroute run", function()
     assert.is_truthy(err:find("turns is 0, must be between", 1, true), err)
   end)
 
+  it("refuses an index too small for its own tables, and blocks too small to hash", function()
+    for router, why in pairs({
+      ["{ index_memory_mb = 1 }"] = "index_memory_mb is 1, must be at least 2",
+      ["{ index_block_bytes = 8 }"] = "index_block_bytes is 8, must be at least 16",
+    }) do
+      local code, _, err = run(experiment({ seeds = "1", router = router }))
+      assert.equal(1, code, err)
+      assert.is_truthy(err:find(why, 1, true), err)
+    end
+  end)
+
   it("tells what a figure lacks", function()
     for figure, why in pairs({
       ["{ kind = 'bars', title = 'x' }"] = "figure f has no y; lab.figure.groups makes",
@@ -314,7 +325,7 @@ describe("kvroute run", function()
       local code, _, err = run(experiment({
         seeds = "1", figures = ("function() return { f = %s } end"):format(figure),
       }), "--results", folder .. "/out")
-      assert.equal(1, code)
+      assert.equal(1, code, err)
       assert.is_truthy(err:find(why, 1, true), err)
     end
   end)
