@@ -194,8 +194,11 @@ static void take_kept_requests(struct kvr_client *client)
         size_t skip = client->scanned ? 0 : skip_blank_lines(client->in.data, client->in.len);
         kvr_buffer_consume(&client->in, skip);
         size_t before = client->in.len;
-        if (before == 0)
+        if (before == 0) {
+            kvr_client_enter(client, KVR_CLIENT_HEAD); /* it is idle again, not slow */
+            kvr_client_account(client);
             return;
+        }
         size_t used = take_one(client, client->in.data, before, true);
         /* A chunked body that is whole counts as not used up, but is gone from the buffer. */
         if (used == 0 && client->in.len == before)

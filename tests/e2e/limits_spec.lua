@@ -234,6 +234,22 @@ describe("a client that is slow", function()
     assert.equal(200, client:finish().status)
   end)
 
+  it("is not one that ends a line behind its request, in two pieces", function()
+    local fleet = Fleet.start({ script = Replica.answers(), config = {
+      timeouts = { client_body_ms = 300 },
+    } })
+    local client = fleet:connect()
+    assert.equal(200, client:request(chat_request("Hello")).status)
+    local function held() return fleet:admin("/admin/status").listeners[1].held_bytes end
+    client:send("\r")
+    loop.wait(function() return held() > 0 end, 2, "the first piece to be read")
+    client:send("\n")
+    loop.wait(function() return held() == 0 end, 2, "the client to be idle")
+    loop.sleep(0.6)
+    assert.equal(200, client:request(chat_request("Hello")).status)
+    assert.equal(0, hits(fleet, "timeouts.client_body_ms"))
+  end)
+
   it("to take its answer: cut after timeouts.client_stall_ms, and the replica let go", function()
     local fleet = Fleet.start({ config = { timeouts = { client_stall_ms = 300 } } })
     local client = fleet:connect(4096)
