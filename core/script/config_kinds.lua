@@ -99,7 +99,8 @@ local read = {
   end,
   url = function(name, value, setting)
     if value == nil then refuse(name, "is missing") end
-    return text(name, value, setting, "^http://[^%s/]+/?$", "such as http://127.0.0.1:8000")
+    return text(name, value, setting, "^http://[^%s/]+/?$", "such as http://127.0.0.1:8000"
+      .. (tostring(value):find("^https:") and ", without TLS" or ""))
   end,
   address = address,
   addresses = function(name, value, setting)

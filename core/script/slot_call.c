@@ -17,9 +17,16 @@ static void quarantine(struct kvr_slot *slot)
             slot->role, slot->script->info.name, slot->script->info.generation, slot->last_error);
 }
 
-/* One more failure at this call; quarantines when the ring holds KVR_FAILURES_MAX recent ones. */
+/* One more failure at this call; quarantines when the ring holds KVR_FAILURES_MAX recent ones. The
+ * first of a text is logged: one that fails now and then never comes into quarantine. */
 static void count_failure(struct kvr_slot *slot)
 {
+    bool is_first =
+        slot->failures[(slot->failures_at + KVR_FAILURES_MAX - 1) % KVR_FAILURES_MAX] == 0;
+    if (is_first && kvr_guard_active())
+        kvr_log(KVR_LOG_WARN, "%s %s generation %u failed, more failures are only counted: %s",
+                slot->role, slot->script->info.name, slot->script->info.generation,
+                slot->last_error);
     slot->failures[slot->failures_at] = slot->calls;
     slot->failures_at = (slot->failures_at + 1) % KVR_FAILURES_MAX;
     /* The ring holds KVR_FAILURES_MAX - 1 failures after the oldest, and this one. */

@@ -22,7 +22,10 @@ local function library()
   if not loaded then
     local here = pcall(function() return ffi.C.kvr_sim_declarations end)
     local path = os.getenv("KVR_LAB") or (os.getenv("KVR_BUILD") or "build") .. "/libkvroute_lab.so"
-    loaded = here and ffi.C or ffi.load(path)
+    local ok, got = true, ffi.C
+    if not here then ok, got = pcall(ffi.load, path) end
+    if not ok then error(("%s (made by: ninja -C build kvroute_lab)"):format(got), 0) end
+    loaded = got
   end
   return loaded
 end

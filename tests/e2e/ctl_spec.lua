@@ -252,6 +252,9 @@ describe("kvroute ctl", function()
       end }]] },
     })
     for _ = 1, 10 do assert.equal(200, fleet:chat("x").status) end
+    local _, told = fleet.router:stderr():gsub(
+      "warn policy mine generation 1 failed, more failures are only counted: [^\n]*boom\n", "")
+    assert.equal(1, told) -- the first; the tenth is told as quarantine
     local out = shows(fleet, "scripts")
     has(out, "policy is quarantined: the fallback decides until a repaired file is saved")
     has(out, "mine.lua:2: boom")

@@ -156,6 +156,9 @@ static void refusals_name_key_value_and_line(void **state)
          "kvroute.lua:2: replicas.1.capacity: must be an integer between 0 and 1000000, got -2"},
         {"replicas = {}\nreplicas[1] = {\n url = 'ftp://h' }",
          "kvroute.lua:3: replicas.1.url: must be such as http://127.0.0.1:8000, got \"ftp://h\""},
+        {"\n\nreplicas = { { url = 'https://h' } }",
+         "kvroute.lua:3: replicas.1.url: must be such as http://127.0.0.1:8000, without TLS, got "
+         "\"https://h\""},
         {"listen = 8080", "kvroute.lua:1: listen: must be a text or a list of texts, got 8080"},
         {"listen = 'localhost'",
          "kvroute.lua:1: listen: must be an address such as 127.0.0.1:8080, got \"localhost\""},
