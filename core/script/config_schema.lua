@@ -98,7 +98,7 @@ return {
     { "wide_after", "integer", 0, "bytes after which blocks are four times as wide; " .. off,
       min = 0, max = 1e9 },
     { "ttl_ms", "integer", 120000, "time after which a belief ends", min = 1000, max = 86400000 },
-    { "memory_mb", "integer", 64, "memory of all beliefs", min = 1, max = 65536 },
+    { "memory_mb", "integer", 64, "memory of all beliefs", min = 2, max = 65536 },
     { "nodes", "integer", 0, "most blocks; 0: as memory allows", min = 0, max = 1e9 },
     { "nodes_per_replica", "integer", 0, "most blocks of one; " .. off, min = 0, max = 1e9 },
     { "replies", "boolean", false, "believe that a reply's blocks are held, too" },
@@ -132,7 +132,7 @@ return {
   { "preserve_host", "boolean", false, "replicas see the client's Host, not their own" },
   { "strip_headers", "texts", {}, "names of request headers that replicas do not see" },
   { "client_keys", "text", "", "file of client keys; empty: every client is served" },
-  { "moves", "integer", 2, "times a request may move to another replica", min = 0, max = 16 },
+  { "moves", "integer", 2, "times a request may move to another replica", min = 0, max = 4 },
   { "limits", {
     { "header_bytes", "integer", 65536, "of a request's head", min = 1024, max = 16777216 },
     { "header_count", "integer", 100, "header lines of a request", min = 8, max = 100 },

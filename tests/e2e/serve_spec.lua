@@ -170,6 +170,33 @@ replicas = { { url = %q } }
     assert_ends(router)
   end)
 
+  it("starts with every setting at its least, and at its most", function()
+    local schema = assert(loadfile("core/script/config_schema.lua"))()
+    -- A share needs a policy that has it.
+    local function at(bound, list, prefix, into)
+      for _, setting in ipairs(list) do
+        local name = prefix .. setting[1]
+        if type(setting[2]) == "table" then
+          at(bound, setting[2], name .. ".", into)
+        elseif setting[bound] and name ~= "canary.share" then
+          into[#into + 1] = "-s"
+          into[#into + 1] = ("%s=%.17g"):format(name, setting[bound])
+        end
+      end
+      return into
+    end
+    for _, bound in ipairs({ "min", "max" }) do
+      local router = serve(at(bound, schema, "", { "-r", "http://127.0.0.1:9" }))
+      assert.is_truthy(router.address, bound .. ": " .. router:stderr())
+      assert.equal(200, http.request(router.address, { path = "/healthz" }).status)
+      loop.wait(function() -- told once, it might take a day
+        router:signal(signal.SIGTERM)
+        return not router:alive()
+      end, 5, "the end")
+      assert.same({ "exited", 0 }, { router.ended, router.status })
+    end
+  end)
+
   it("tells what is wrong with a setting: key, value, line", function()
     local function refused(text, ...)
       Fleet.write(folder .. "/wrong.lua", text)
