@@ -33,7 +33,8 @@ local function milliseconds(value)
 end
 
 local function whole(value)
-  return ("%.0f"):format(value)
+  local text = ("%.0f"):format(value)
+  return text == "-0" and "0" or text
 end
 
 local list = {} ---@type kvr.Metric[]

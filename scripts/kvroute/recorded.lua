@@ -253,6 +253,14 @@ local function before(a, b)
   return tostring(a) < tostring(b)
 end
 
+-- "hash weight=4" before "hash weight=12".
+local function by_value(label)
+  return (label:gsub("=([%d.]+)", function(digits)
+    local value = tonumber(digits)
+    return value and ("=%020.9f"):format(value)
+  end))
+end
+
 ---Closed loop first, then by axes, policies in their order, seeds.
 ---@param all kvr.Recorded[]
 ---@param axes string[]
@@ -266,7 +274,9 @@ function M.sort(all, axes, baseline)
     end
     if a.policy ~= b.policy then
       if a.policy == baseline or b.policy == baseline then return a.policy == baseline end
-      return palette.before(a.policy, b.policy)
+      local x, y = by_value(a.policy), by_value(b.policy)
+      if x ~= y then return palette.before(x, y) end
+      return a.policy < b.policy
     end
     if a.seed ~= b.seed then return before(a.seed, b.seed) end
     return a.path < b.path

@@ -1,6 +1,7 @@
 local cells = require("spec.support.cells")
 local compare = require("kvroute.compare")
 local json = require("kvroute.json")
+local metric = require("kvroute.metric")
 local store = require("kvroute.store")
 
 -- Compares these cells.
@@ -256,6 +257,25 @@ describe("compare", function()
     assert.truthy(compare.text(out):find("-37 %%") or compare.text(out):find("-38 %%"))
     assert.error_matches(function() compared(pair(), { baseline = "nobody" }) end,
       "there is no policy nobody")
+  end)
+
+  it("has variants of a policy by the values of their params", function()
+    local records = {}
+    for _, weight in ipairs({ 12, 4, 0.25, 0.5, 32 }) do
+      records[#records + 1] = { policy = "prefix_hash", seed = 1,
+        cell = { policy = { params = { weight = weight } } } }
+    end
+    local order = {}
+    for _, pool in ipairs(compared(records).results.pools) do
+      order[#order + 1] = pool.policy:match("weight=(.*)$")
+    end
+    assert.same({ "0.25", "0.5", "4", "12", "32" }, order)
+  end)
+
+  it("shows what rounds to nothing as nothing", function()
+    local redundant = metric.find("redundant")
+    assert.same({ "0", "0", "1", "-1" }, { redundant.show(-0.01), redundant.show(0.01),
+      redundant.show(0.9), redundant.show(-0.9) })
   end)
 
   it("names a spill rule where one policy has several", function()
