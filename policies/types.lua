@@ -201,7 +201,8 @@ function kvr.ring_order(key, salt, limit) end
 ---@return kvr.Order
 function kvr.hrw_order(key, salt, limit) end
 
----Share of recent requests that had this routing key, 0..1. NaN: not followed (needs keys).
+---Share of recent requests that had this routing key and this request's model, 0..1. NaN: not
+---followed (needs keys).
 ---@param key integer
 ---@return number
 function kvr.share(key) end

@@ -53,6 +53,34 @@ static void print_destinations(struct kvr_slice plan)
     kvr_table_deinit(&table);
 }
 
+/* Where there is more than one. */
+static void print_models(struct kvr_slice plan)
+{
+    struct kvr_table table;
+    struct kvr_walk walk;
+    double all = kvr_pick_number(plan, "models_all"), shown = 0;
+    if (!(all > 1))
+        return;
+    kvr_table_init(&table, "llrrr");
+    kvr_table_row(&table, (const char *const[]){"", "MODEL", "KEYS", "COPIES", "REPLICAS"});
+    for (kvr_walk_start(&walk, plan, "models"); kvr_walk_next(&walk); shown++) {
+        struct kvr_picked name = kvr_pick_text(walk.item, "model");
+        bool known = kvr_pick(walk.item, "model").data[0] == '"';
+        kvr_table_cell(&table, "%s", "");
+        kvr_table_cell(&table, "%s",
+                       name.text[0] ? name.text
+                       : known      ? "(none named)"
+                                    : "(not asked for)");
+        kvr_table_cell(&table, "%s", kvr_ctl_number(walk.item, "keys", 1, 0).text);
+        kvr_table_cell(&table, "%s", kvr_ctl_number(walk.item, "copies", 1, 0).text);
+        kvr_table_cell(&table, "%s", kvr_ctl_number(walk.item, "destinations", 1, 0).text);
+    }
+    kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
+    kvr_table_deinit(&table);
+    if (shown < all)
+        printf("  and %.0f models with fewer keys\n", all - shown);
+}
+
 static void print_plan(struct kvr_slice plan)
 {
     double admitted_rate = kvr_pick_number(plan, "admitted_rate");
@@ -63,6 +91,7 @@ static void print_plan(struct kvr_slice plan)
            kvr_ctl_number(plan, "copies", 1, 0).text);
     printf("imbalance %.3f\n", kvr_pick_number(plan, "imbalance"));
     print_origin(plan);
+    print_models(plan);
     print_destinations(plan);
 }
 

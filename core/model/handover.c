@@ -17,14 +17,16 @@ static struct kvr_handover_key *find(const struct kvr_handover *handover, uint64
 }
 
 /* Does the key move? Then `places` has its old destinations, and behind them its new ones. */
-static bool moves(const struct kvr_plan *next, const struct kvr_plan_input *input,
-                  const struct kvr_plan_entry *entry, uint16_t *places, uint16_t *before,
-                  uint16_t *after)
+static bool moves(const struct kvr_plan *next, const struct kvr_plan_input *input, uint32_t item,
+                  uint16_t *places, uint16_t *before, uint16_t *after)
 {
-    const uint16_t *assigned = next->assigned + entry->first;
-    *before = (uint16_t)kvr_plan_last_places(input, entry->key, places);
+    uint32_t count;
+    const uint16_t *assigned = kvr_plan_lookup(next, input->keys[item].key, &count);
     *after = 0;
-    for (uint32_t i = 0; *before && i < entry->count; i++)
+    if (!assigned)
+        return false;
+    *before = (uint16_t)kvr_plan_last_places(input, item, places);
+    for (uint32_t i = 0; *before && i < count; i++)
         if (!kvr_plan_is_in(places, *before, assigned[i]))
             places[*before + (*after)++] = assigned[i];
     return *after > 0;
@@ -47,8 +49,8 @@ struct kvr_handover *kvr_handover_create(const struct kvr_handover_options *opti
     uint32_t keys = 0, copies = 0, size = 8;
     if (options->every == 0 || !input->last)
         return NULL;
-    for (uint32_t i = 0; i < next->admitted; i++)
-        if (moves(next, input, &next->entries[i], places, &key.before, &key.after)) {
+    for (uint32_t i = 0; i < input->keys_len; i++)
+        if (moves(next, input, i, places, &key.before, &key.after)) {
             keys++;
             copies += (uint32_t)key.before + key.after;
         }
@@ -60,15 +62,16 @@ struct kvr_handover *kvr_handover_create(const struct kvr_handover_options *opti
     *handover = (struct kvr_handover){
         .table = kvr_alloc_zero(size, sizeof *handover->table),
         .places = kvr_alloc(copies * sizeof *handover->places),
+        .key_mask = next->key_mask,
         .table_mask = size - 1,
         .keys = keys,
         .moving = keys,
         .every = options->every,
         .most_ns = options->most_ns ? options->most_ns : KVR_HANDOVER_MOST_NS,
     };
-    for (uint32_t i = 0; i < next->admitted; i++)
-        if (moves(next, input, &next->entries[i], places, &key.before, &key.after)) {
-            key.key = next->entries[i].key;
+    for (uint32_t i = 0; i < input->keys_len; i++)
+        if (moves(next, input, i, places, &key.before, &key.after)) {
+            key.key = input->keys[i].key & next->key_mask;
             add(handover, &key, places);
             key.first += (uint32_t)key.before + key.after;
         }
@@ -94,7 +97,7 @@ const uint16_t *kvr_handover_lookup(const struct kvr_handover *handover, uint64_
 {
     if (now_ns >= handover->end_ns)
         return NULL;
-    const struct kvr_handover_key *entry = find(handover, key);
+    const struct kvr_handover_key *entry = find(handover, key & handover->key_mask);
     if (!entry->before || entry->moved)
         return NULL;
     bool warms = kvr_mix64(number) % handover->every == 0;
@@ -110,7 +113,7 @@ static void average(float *value, double share)
 void kvr_handover_saw(struct kvr_handover *handover, uint64_t now_ns, uint64_t key,
                       uint32_t destination, double cached_share)
 {
-    struct kvr_handover_key *entry = find(handover, key);
+    struct kvr_handover_key *entry = find(handover, key & handover->key_mask);
     if (now_ns >= handover->end_ns || !entry->before || entry->moved)
         return;
     const uint16_t *places = handover->places + entry->first;

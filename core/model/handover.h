@@ -35,6 +35,7 @@ struct kvr_handover_key {
 struct kvr_handover {
     struct kvr_handover_key *table; /* by hash, or next */
     uint16_t *places;               /* destinations of the next plan */
+    uint64_t key_mask;              /* as the plan's */
     uint32_t table_mask;
     uint32_t keys;    /* that move */
     uint32_t moving;  /* of these, still */
@@ -43,7 +44,7 @@ struct kvr_handover {
     uint64_t end_ns;  /* 0: not begun */
 };
 
-/* `input` as of kvr_plan_compare. NULL: it is off, or no key moves. O(keys of the next plan). */
+/* `input` as of kvr_plan_compare. NULL: it is off, or no key moves. O(keys of the input). */
 struct kvr_handover *kvr_handover_create(const struct kvr_handover_options *options,
                                          const struct kvr_plan *next,
                                          const struct kvr_plan_input *input);

@@ -50,6 +50,20 @@ static int check_numbers(const struct kvr_plan_input *in, struct kvr_error *erro
         if (!(in->sizes[i].tokens > 0) || isinf(in->sizes[i].tokens) ||
             !is_amount(in->sizes[i].saved))
             return kvr_error_set(error, KVR_E_INVALID, "size of key %u is not above 0", i);
+    if (!is_amount(in->counted))
+        return kvr_error_set(error, KVR_E_INVALID, "counted is a time of 0 or more");
+    return KVR_OK;
+}
+
+static int check_sets(const struct kvr_plan_input *in, struct kvr_error *error)
+{
+    if (!in->sets)
+        return KVR_OK;
+    if (in->sets_len > KVR_PLAN_SETS_MAX)
+        return kvr_error_set(error, KVR_E_LIMIT, "a plan is of at most %u sets, not %u",
+                             KVR_PLAN_SETS_MAX, in->sets_len);
+    for (uint32_t i = 0; i < in->keys_len; i++)
+        KVR_CHECK(in->set_of[i] < in->sets_len);
     return KVR_OK;
 }
 
@@ -63,20 +77,23 @@ static int check_input(const struct kvr_plan_options *options, const struct kvr_
         return kvr_error_set(error, KVR_E_LIMIT, "a plan is of at most %u keys, not %u",
                              KVR_PLAN_KEYS_MAX, in->keys_len);
     int failed = check_options(options, error);
-    return failed ? failed : check_numbers(in, error);
+    if (!failed)
+        failed = check_numbers(in, error);
+    return failed ? failed : check_sets(in, error);
 }
 
-uint32_t kvr_plan_last_places(const struct kvr_plan_input *input, uint64_t key,
+uint32_t kvr_plan_last_places(const struct kvr_plan_input *input, uint32_t item,
                               uint16_t places[KVR_REPLICAS_MAX])
 {
-    uint32_t count, left = 0;
-    const uint16_t *assigned = kvr_plan_lookup(input->last, key, &count);
+    uint32_t count, left = 0, part = kvr_plan_part_of(input, item);
+    const uint16_t *assigned = kvr_plan_lookup(input->last, input->keys[item].key, &count);
     for (uint32_t i = 0; i < count; i++) {
         uint16_t place = input->now ? input->now[assigned[i]] : assigned[i];
         if (place == KVR_PLAN_GONE)
             continue;
         KVR_CHECK(place < input->destinations);
-        places[left++] = place;
+        if (kvr_plan_has(input, part, place))
+            places[left++] = place;
     }
     return left;
 }
@@ -113,8 +130,8 @@ int kvr_plan_index(struct kvr_plan *plan, struct kvr_error *error)
 
 static void sum_up(struct kvr_plan_draft *p)
 {
-    for (uint32_t i = 0; i < p->input->destinations; i++)
-        p->total_weight += kvr_plan_weight(p->input, i);
+    p->parts = kvr_plan_parts(p->input, &p->parts_len);
+    p->total_weight = p->parts[p->parts_len - 1].weight;
     for (uint32_t i = 0; i < p->input->keys_len; i++)
         p->rate += p->input->keys[i].rate;
 }
@@ -137,6 +154,7 @@ struct kvr_plan *kvr_plan_make(const struct kvr_plan_options *options,
         return NULL;
     struct kvr_plan *plan = kvr_alloc_zero(1, sizeof *plan);
     plan->destinations = input->destinations;
+    plan->key_mask = UINT64_MAX;
     struct kvr_plan_draft p = {.options = options, .input = input, .plan = plan};
     sum_up(&p);
     kvr_plan_admit(&p);
@@ -145,6 +163,7 @@ struct kvr_plan *kvr_plan_make(const struct kvr_plan_options *options,
     plan->assigned = kvr_alloc_zero(plan->copies + 1, sizeof *plan->assigned);
     kvr_plan_place(&p);
     measure_balance(&p);
+    kvr_free(p.parts);
     kvr_free(p.order);
     kvr_free(p.had);
     if (kvr_plan_index(plan, error)) {
@@ -169,8 +188,11 @@ struct kvr_plan *kvr_plan_of(const struct kvr_plan_entry *entries, uint32_t entr
                              struct kvr_error *error)
 {
     struct kvr_plan *plan = kvr_alloc_zero(1, sizeof *plan);
-    *plan = (struct kvr_plan){
-        .keys = entries_len, .admitted = entries_len, .destinations = destinations, .imbalance = 1};
+    *plan = (struct kvr_plan){.key_mask = UINT64_MAX,
+                              .keys = entries_len,
+                              .admitted = entries_len,
+                              .destinations = destinations,
+                              .imbalance = 1};
     plan->loads = kvr_alloc_zero(destinations + 1, sizeof *plan->loads);
     plan->entries = kvr_alloc(entries_len * sizeof *plan->entries + 1);
     for (uint32_t i = 0; i < entries_len; i++) {
@@ -206,13 +228,14 @@ void kvr_plan_destroy(struct kvr_plan *plan)
 
 void kvr_plan_prefetch(const struct kvr_plan *plan, uint64_t key)
 {
+    key &= plan->key_mask;
     __builtin_prefetch(&plan->table[(uint32_t)kvr_mix64(key) & plan->table_mask]);
     __asm__ volatile(""); /* or GCC drops a call that does nothing else */
 }
 
 const uint16_t *kvr_plan_lookup(const struct kvr_plan *plan, uint64_t key, uint32_t *count)
 {
-    const struct kvr_plan_entry *entry = find(plan, key);
+    const struct kvr_plan_entry *entry = find(plan, key & plan->key_mask);
     *count = entry->count;
     return entry->count ? plan->assigned + entry->first : NULL;
 }

@@ -16,6 +16,20 @@
  * Slots are planning units, one a copy: only their sum is bounded, no destination's own. Any unit
  * of rate will do that is the same for rates and q_cap; loads are in it.
  *
+ * A key may be one that only some destinations are eligible for (the paper's word): those of its
+ * model. All of the above is then about these: a key has at most as many copies, the tail of a set
+ * of destinations loads that set, and beside the slots of all, the slots that a set has by its
+ * number bound the copies of the keys that can go nowhere else. The first key that does not fit
+ * ends the admission of those. Loads are of all keys together, so what one model puts on a
+ * destination the others see. Where every key may go everywhere that is the paper.
+ *
+ * Rates that were counted for a short while say little: n requests have a relative error of
+ * sqrt(I / n), I being the index of dispersion (Cox and Lewis, "The Statistical Analysis of Series
+ * of Events", 1966), for gaps of a coefficient of variation of 1.9, the paper's, about 3.6. So no
+ * key of KVR_PLAN_SPLIT_COUNT requests or less is split: their error is a third. q_cap and phi are
+ * taken to be at least that many requests in the `counted` time; once they are, that changes
+ * nothing.
+ *
  * Beyond the paper, each off while its option is 0:
  *
  *   phi         a copy's load is also at most phi times the mean load of a destination (all rate
@@ -48,7 +62,10 @@
 #define KVR_PLAN_KEYS_MAX   (1u << 24)
 #define KVR_PLAN_COPIES_MAX (1u << 26)
 #define KVR_PLAN_RATE_MAX   1e15 /* so that sums are finite */
+#define KVR_PLAN_SETS_MAX   1024u
 #define KVR_PLAN_GONE       UINT16_MAX
+
+#define KVR_PLAN_SPLIT_COUNT 32 /* requests */
 
 struct kvr_plan_key {
     uint64_t key; /* any number */
@@ -83,10 +100,16 @@ struct kvr_plan_input {
     const struct kvr_plan_size *sizes; /* by key; NULL: 1 token each */
     const double *weights;             /* > 0 by destination; NULL: 1 each */
     const struct kvr_plan *last;       /* what `keep` keeps; NULL: nothing */
-    const uint16_t *now; /* by destination of `last`: its number in this plan, or KVR_PLAN_GONE;
-                            NULL: the same numbers */
+    const uint16_t *now;    /* by destination of `last`: its number in this plan, or KVR_PLAN_GONE;
+                               NULL: the same numbers */
+    const uint64_t *sets;   /* of eligible destinations, one after another, each of a bit a
+                               destination in (destinations + 63) / 64 words; NULL: all are */
+    const uint16_t *set_of; /* by key: number of its set; a key of an empty one is in the tail,
+                               which loads nobody */
+    uint32_t sets_len;      /* at most KVR_PLAN_SETS_MAX; all different */
     uint32_t keys_len;
     uint32_t destinations;
+    double counted; /* how long the keys were, in the time unit of rates; 0: rates are known */
 };
 
 /* A key of the plan, and where its destinations stand. */
@@ -101,6 +124,8 @@ struct kvr_plan {
     struct kvr_plan_entry *table;   /* the same at the hash of its key, or next; count 0: free */
     uint16_t *assigned;             /* destinations of all entries, one after another */
     double *loads;                  /* expected, by destination; the tail's part included */
+    uint64_t key_mask; /* of a key that is looked up, what counts: all bits, or, in a plan of keys
+                          whatever their model, KVR_MODEL_KEY_ROUTING */
     uint32_t table_mask;
     uint32_t keys;         /* given */
     uint32_t admitted;     /* entries */

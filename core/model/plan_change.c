@@ -10,7 +10,8 @@ struct comparison {
     const struct kvr_plan_input *input;
     struct kvr_plan_change *change;
     double *loads; /* of the last plan under these rates, by destination of the next */
-    double tail;   /* rate that the last plan does not place */
+    struct kvr_plan_part *parts; /* their tails: rate that the last plan does not place */
+    uint32_t parts_len;
     double missed; /* tokens a unit of time that only the next plan saves, less the other way */
     double saved;  /* rate x tokens, of all keys */
     double rate;   /* of all keys */
@@ -42,13 +43,13 @@ static void compare_key(struct comparison *c, uint32_t item)
     uint64_t key = c->input->keys[item].key;
     double rate = c->input->keys[item].rate;
     double saved = kvr_plan_size_of(c->input, item).saved;
-    uint32_t last_count = kvr_plan_last_places(c->input, key, last);
+    uint32_t last_count = kvr_plan_last_places(c->input, item, last);
     const uint16_t *next = kvr_plan_lookup(c->next, key, &next_count);
     uint32_t had;
     kvr_plan_lookup(c->input->last, key, &had);
     for (uint32_t i = 0; i < last_count; i++)
         c->loads[last[i]] += rate / last_count;
-    c->tail += last_count ? 0 : rate;
+    c->parts[kvr_plan_part_of(c->input, item)].tail += last_count ? 0 : rate;
     c->rate += rate;
     c->saved += rate * saved;
     if (next_count && had)
@@ -60,15 +61,14 @@ static void compare_key(struct comparison *c, uint32_t item)
 /* Load of the last plan above the busiest destination of the next one, both by weight. */
 static double overload(struct comparison *c)
 {
-    double total_weight = 0, sum = 0, highest_next = 0, highest = 0, over = 0;
+    double total_weight = c->parts[c->parts_len - 1].weight;
+    double sum = 0, highest_next = 0, highest = 0, over = 0;
     uint32_t destinations = c->next->destinations;
-    for (uint32_t i = 0; i < destinations; i++) {
-        total_weight += kvr_plan_weight(c->input, i);
+    for (uint32_t i = 0; i < destinations; i++)
         highest_next = fmax(highest_next, c->next->loads[i] / kvr_plan_weight(c->input, i));
-    }
+    kvr_plan_add_tails(c->input, c->parts, c->parts_len, c->loads);
     for (uint32_t i = 0; i < destinations; i++) {
-        double weight = kvr_plan_weight(c->input, i);
-        double load = c->loads[i] + c->tail * weight / total_weight;
+        double weight = kvr_plan_weight(c->input, i), load = c->loads[i];
         sum += load;
         highest = fmax(highest, load / weight);
         over += fmax(0, load - highest_next * weight);
@@ -86,6 +86,12 @@ static enum kvr_plan_verdict judge(const struct kvr_plan_change *change, double 
     return KVR_PLAN_NOT_WORTH;
 }
 
+/* A key of a plan that is of no model may be several keys of the next one. */
+static uint32_t less(uint32_t all, uint32_t part)
+{
+    return all > part ? all - part : 0;
+}
+
 void kvr_plan_compare(const struct kvr_plan *next, const struct kvr_plan_input *input, double life,
                       struct kvr_plan_change *change)
 {
@@ -100,13 +106,15 @@ void kvr_plan_compare(const struct kvr_plan *next, const struct kvr_plan_input *
         return;
     struct comparison c = {.next = next, .input = input, .change = change};
     c.loads = kvr_alloc_zero(next->destinations, sizeof *c.loads);
+    c.parts = kvr_plan_parts(input, &c.parts_len);
     for (uint32_t i = 0; i < input->keys_len; i++)
         compare_key(&c, i);
     change->added = next->copies - change->kept;
-    change->removed = input->last->copies - change->kept;
+    change->removed = less(input->last->copies, change->kept);
     change->keys_new = next->admitted - change->keys_both;
-    change->keys_gone = input->last->admitted - change->keys_both;
+    change->keys_gone = less(input->last->admitted, change->keys_both);
     double over = overload(&c);
+    kvr_free(c.parts);
     kvr_free(c.loads);
     change->staleness = life * (c.missed + (c.rate > 0 ? over * c.saved / c.rate : 0));
     change->verdict = (uint32_t)judge(change, life);

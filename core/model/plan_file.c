@@ -5,6 +5,7 @@
 
 #include "json_number.h"
 #include "memory.h"
+#include "model_key.h"
 #include "ranking.h"
 #include "replica.h"
 #include "routing_key.h"
@@ -13,8 +14,9 @@
 
 /* One line, and where its destinations stand. */
 struct line {
-    uint64_t key; /* 64 bits of it */
+    uint64_t key; /* 64 bits of it, without the model */
     double rate;
+    uint32_t model; /* 0: none */
     uint32_t number;
     uint32_t first;
     uint32_t count;
@@ -30,6 +32,9 @@ struct reading {
     uint32_t assigned_len;
     uint32_t assigned_room;
     uint32_t number; /* of the line at hand, from 1 */
+    uint32_t version;
+    uint32_t announced; /* keys */
+    bool by_model;
 };
 
 static int refuse(struct reading *reading, const char *what, struct kvr_slice text)
@@ -81,6 +86,8 @@ static int add_destination(struct reading *reading, struct line *line, struct kv
     uint32_t found = find_destination(reading->fleet, name);
     if (found == UINT32_MAX)
         return refuse(reading, "destinations are replicas that are here and not draining", name);
+    if (reading->fleet->serving && !kvr_serving_has(reading->fleet->serving, found, line->model))
+        return refuse(reading, "destinations serve the model of the key", name);
     for (uint32_t i = 0; i < line->count; i++)
         if (reading->assigned[line->first + i] == found)
             return refuse(reading, "a destination is named once a key", name);
@@ -114,6 +121,10 @@ static int read_line(struct reading *reading, struct kvr_slice text)
     line.key = kvr_routing_key_named(name);
     if (!line.key)
         return refuse(reading, "a key is a text or 16 hexadecimal digits", name);
+    if (reading->version > 1 && reading->lines_len == reading->announced)
+        return refuse(reading, "the plan has more keys than its first line says", name);
+    struct kvr_slice model = reading->by_model ? take(&text, ',') : (struct kvr_slice){0};
+    line.model = model.len ? kvr_hash32(kvr_name_hash(model)) : 0;
     int rc = read_rate(reading, take(&text, ','), &line.rate);
     for (struct kvr_slice rest = kvr_slice_trim(text); rc == KVR_OK && rest.len;
          rest = kvr_slice_trim(rest))
@@ -132,20 +143,92 @@ static int read_line(struct reading *reading, struct kvr_slice text)
     return KVR_OK;
 }
 
+static bool take_text(struct kvr_slice *text, const char *wanted)
+{
+    size_t len = strlen(wanted);
+    if (text->len < len || memcmp(text->data, wanted, len) != 0)
+        return false;
+    *text = kvr_slice_make(text->data + len, text->len - len);
+    return true;
+}
+
+/* At most nine digits. */
+static bool take_count(struct kvr_slice *text, uint32_t *count)
+{
+    uint32_t digits = 0;
+    for (*count = 0;
+         digits < 9 && digits < text->len && text->data[digits] >= '0' && text->data[digits] <= '9';
+         digits++)
+        *count = *count * 10 + (uint32_t)(text->data[digits] - '0');
+    *text = kvr_slice_make(text->data + digits, text->len - digits);
+    return digits > 0;
+}
+
+/* The first line, of a version that has one. */
+static int read_first(struct reading *reading, struct kvr_slice line)
+{
+    struct kvr_slice rest = line;
+    if (!take_text(&rest, "# kvroute plan ") || !take_count(&rest, &reading->version))
+        return refuse(reading, "a plan begins with # kvroute plan 2, N keys", line);
+    if (reading->version != KVR_PLAN_FILE_VERSION)
+        return refuse(reading, "the version of a plan is 2, or 1 without this line", line);
+    if (!take_text(&rest, ", ") || !take_count(&rest, &reading->announced) ||
+        !(kvr_slice_is(rest, " keys") || kvr_slice_is(rest, " key")))
+        return refuse(reading, "a plan begins with # kvroute plan 2, N keys", line);
+    return reading->announced ? KVR_OK : refuse(reading, "a plan has keys", line);
+}
+
+static int read_head(struct reading *reading, struct kvr_slice *text)
+{
+    struct kvr_slice line = take_line(text);
+    reading->number = reading->version = 1;
+    if (kvr_slice_is(line, KVR_PLAN_FILE_HEADER))
+        return KVR_OK;
+    int rc = read_first(reading, line);
+    if (rc)
+        return rc;
+    line = take_line(text);
+    reading->number++;
+    reading->by_model = kvr_slice_is(line, KVR_PLAN_FILE_MODELS);
+    if (!reading->by_model && !kvr_slice_is(line, KVR_PLAN_FILE_HEADER))
+        return refuse(reading, "here is " KVR_PLAN_FILE_HEADER " or " KVR_PLAN_FILE_MODELS, line);
+    return KVR_OK;
+}
+
+/* What a text that was cut has less. */
+static int check_end(const struct reading *reading, bool ended)
+{
+    if (reading->lines_len == 0 && reading->version == 1)
+        return kvr_error_set(reading->error, KVR_E_INVALID, "line %u: a plan has keys, not 0",
+                             reading->number);
+    if (reading->version == 1)
+        return KVR_OK;
+    if (reading->lines_len < reading->announced)
+        return kvr_error_set(reading->error, KVR_E_INVALID,
+                             "line %u: the plan ends with %u of %u keys: it has been cut",
+                             reading->number, reading->lines_len, reading->announced);
+    if (!ended)
+        return kvr_error_set(reading->error, KVR_E_INVALID,
+                             "line %u: the last line has no end: it has been cut", reading->number);
+    return KVR_OK;
+}
+
 static int read_lines(struct reading *reading, struct kvr_slice text)
 {
-    reading->number = 1;
-    struct kvr_slice header = take_line(&text);
-    if (!kvr_slice_is(header, KVR_PLAN_FILE_HEADER))
-        return refuse(reading, "a plan begins with " KVR_PLAN_FILE_HEADER, header);
-    int rc = KVR_OK;
+    bool ended = text.len && text.data[text.len - 1] == '\n';
+    int rc = read_head(reading, &text);
     while (rc == KVR_OK && text.len) {
         struct kvr_slice line = take_line(&text);
         reading->number++;
         if (line.len)
             rc = read_line(reading, line);
     }
-    return rc;
+    return rc ? rc : check_end(reading, ended);
+}
+
+static uint64_t planned_key(const struct line *line)
+{
+    return kvr_model_key(line->model, kvr_hash32(line->key));
 }
 
 /* By falling rate, into `order`; of keys that are one in 32 bits the first stays, and the others
@@ -161,7 +244,7 @@ static int sort_lines(struct reading *reading, struct kvr_ranked *order)
     kvr_ranking_sort(order, scratch, len);
     struct kvr_ranked *by_key = kvr_alloc((len + 1) * sizeof *by_key);
     for (uint32_t i = 0; i < len; i++)
-        by_key[i] = (struct kvr_ranked){kvr_hash32(lines[order[i].item].key), order[i].item};
+        by_key[i] = (struct kvr_ranked){planned_key(&lines[order[i].item]), order[i].item};
     kvr_ranking_sort(by_key, scratch, len);
     for (uint32_t i = 1; i < len && rc == KVR_OK; i++) {
         struct line *line = &lines[by_key[i].item], *before = &lines[by_key[i - 1].item];
@@ -181,7 +264,7 @@ static int sort_lines(struct reading *reading, struct kvr_ranked *order)
 static void place(struct kvr_plan *plan, struct kvr_plan_key *keys, const struct line *line,
                   const uint16_t *assigned)
 {
-    uint32_t key = kvr_hash32(line->key);
+    uint64_t key = planned_key(line);
     plan->keys++;
     if (line->count == 0) {
         plan->tail_rate += line->rate;
@@ -217,6 +300,7 @@ static struct kvr_plan *make(const struct reading *reading, const struct kvr_ran
     struct kvr_plan *plan = kvr_alloc_zero(1, sizeof *plan);
     uint32_t len = reading->lines_len;
     plan->destinations = reading->fleet->count;
+    plan->key_mask = reading->by_model ? UINT64_MAX : KVR_MODEL_KEY_ROUTING;
     plan->entries = kvr_alloc_zero(len + 1, sizeof *plan->entries);
     plan->assigned = kvr_alloc_zero(reading->assigned_len + 1, sizeof *plan->assigned);
     plan->loads = kvr_alloc_zero(plan->destinations + 1, sizeof *plan->loads);
@@ -230,7 +314,8 @@ static struct kvr_plan *make(const struct reading *reading, const struct kvr_ran
 }
 
 struct kvr_plan *kvr_plan_read(struct kvr_slice text, const struct kvr_plan_fleet *fleet,
-                               struct kvr_plan_key **keys, struct kvr_error *error)
+                               struct kvr_plan_key **keys, uint32_t *version,
+                               struct kvr_error *error)
 {
     struct reading reading = {.fleet = fleet, .error = error};
     struct kvr_plan *plan = NULL;
@@ -240,6 +325,7 @@ struct kvr_plan *kvr_plan_read(struct kvr_slice text, const struct kvr_plan_flee
             plan = make(&reading, order, keys);
         kvr_free(order);
     }
+    *version = reading.version;
     kvr_free(reading.lines);
     kvr_free(reading.assigned);
     return plan;

@@ -2,8 +2,8 @@
  * evens out the load the most for the tokens that are cold afterwards.
  *
  *   while the busiest destination has more than (1 + theta) of the mean, by weight:
- *       of its copies, move to the least busy one that which lowers the higher load of the two by
- *       the most a token; among equals that of the key with the highest rate
+ *       of its copies, move to the least busy one that may have it that which lowers the higher
+ *       load of the two by the most a token; among equals that of the key with the highest rate
  *       none does, has room there or is within the budget: leave that destination as it is
  *
  * The order of all this is fixed, so that equal rates and plans give equal plans. */
@@ -23,7 +23,7 @@ void kvr_plan_keep(struct kvr_plan_draft *p)
     for (uint32_t i = 0; i < plan->admitted; i++) {
         const struct kvr_plan_entry *entry = &plan->entries[i];
         uint32_t item = p->order[i].item;
-        uint32_t there = kvr_plan_last_places(p->input, entry->key, places);
+        uint32_t there = kvr_plan_last_places(p->input, item, places);
         p->kept[i] = there < entry->count ? there : entry->count;
         for (uint32_t copy = 0; copy < p->kept[i]; copy++) {
             plan->assigned[entry->first + copy] = places[copy];
@@ -40,6 +40,7 @@ struct moving {
     uint32_t *heads;  /* by destination; NONE: empty */
     uint32_t *next;   /* by copy */
     uint32_t *owners; /* by copy: its entry */
+    uint32_t *idle;   /* by part: its least busy destination */
     bool *left;       /* by destination: nothing more can be moved from it */
     double limit;     /* of load over weight */
     double budget;    /* rate that may still be moved */
@@ -61,13 +62,20 @@ static uint32_t busiest(const struct moving *m)
     return best;
 }
 
-static uint32_t least_busy(const struct moving *m)
+static uint32_t least_busy(const struct moving *m, uint32_t part)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < m->draft->plan->destinations; i++)
-        if (level(m, i, 0) < level(m, best, 0))
+    uint32_t best = NONE;
+    for (uint32_t i = 0; i < m->draft->plan->destinations; i++)
+        if (kvr_plan_has(m->draft->input, part, i) &&
+            (best == NONE || level(m, i, 0) < level(m, best, 0)))
             best = i;
     return best;
+}
+
+/* Where the copy would go. */
+static uint32_t idle_for(const struct moving *m, uint32_t copy)
+{
+    return m->idle[kvr_plan_part_of(m->draft->input, m->draft->order[m->owners[copy]].item)];
 }
 
 static double load_of(const struct moving *m, uint32_t entry)
@@ -77,9 +85,10 @@ static double load_of(const struct moving *m, uint32_t entry)
 }
 
 /* How much lower the higher of both is afterwards, for a token; 0 when it cannot go. */
-static double gain(const struct moving *m, uint32_t copy, uint32_t from, uint32_t to)
+static double gain(const struct moving *m, uint32_t copy, uint32_t from)
 {
     const struct kvr_plan_draft *p = m->draft;
+    uint32_t to = idle_for(m, copy);
     const struct kvr_plan_entry *entry = &p->plan->entries[m->owners[copy]];
     double load = load_of(m, m->owners[copy]);
     double tokens = kvr_plan_size_of(p->input, p->order[m->owners[copy]].item).tokens;
@@ -91,12 +100,12 @@ static double gain(const struct moving *m, uint32_t copy, uint32_t from, uint32_
 }
 
 /* The link to the copy that had better go; NULL: none. */
-static uint32_t *best_copy(struct moving *m, uint32_t from, uint32_t to)
+static uint32_t *best_copy(struct moving *m, uint32_t from)
 {
     uint32_t *best = NULL;
     double most = 0;
     for (uint32_t *at = &m->heads[from]; *at != NONE; at = &m->next[*at]) {
-        double value = gain(m, *at, from, to);
+        double value = gain(m, *at, from);
         if (value > most || (best && value == most && m->owners[*at] < m->owners[*best])) {
             best = at;
             most = value;
@@ -105,10 +114,10 @@ static uint32_t *best_copy(struct moving *m, uint32_t from, uint32_t to)
     return best;
 }
 
-static void move(struct moving *m, uint32_t *link, uint32_t from, uint32_t to)
+static void move(struct moving *m, uint32_t *link, uint32_t from)
 {
     struct kvr_plan_draft *p = m->draft;
-    uint32_t copy = *link, entry = m->owners[copy];
+    uint32_t copy = *link, entry = m->owners[copy], to = idle_for(m, copy);
     double load = load_of(m, entry);
     *link = m->next[copy];
     m->next[copy] = m->heads[to];
@@ -147,18 +156,22 @@ void kvr_plan_move(struct kvr_plan_draft *p)
     m.left = kvr_alloc_zero(plan->destinations, sizeof *m.left);
     m.next = kvr_alloc(plan->copies * sizeof *m.next + 1);
     m.owners = kvr_alloc(plan->copies * sizeof *m.owners + 1);
+    m.idle = kvr_alloc(p->parts_len * sizeof *m.idle);
     list_copies(&m);
     /* Each lowers the sum of squares; rounding may not make an endless loop of it. */
     for (uint32_t moves = 0; moves < plan->copies;) {
-        uint32_t from = busiest(&m), to = least_busy(&m);
+        uint32_t from = busiest(&m);
         if (from == NONE)
             break;
-        uint32_t *link = best_copy(&m, from, to);
+        for (uint32_t i = 0; i < p->parts_len; i++)
+            m.idle[i] = least_busy(&m, i);
+        uint32_t *link = best_copy(&m, from);
         if (link)
-            move(&m, link, from, to);
+            move(&m, link, from);
         moves += link != NULL;
         m.left[from] = !link;
     }
+    kvr_free(m.idle);
     kvr_free(m.owners);
     kvr_free(m.next);
     kvr_free(m.left);

@@ -15,11 +15,24 @@ struct kvr_place {
     uint32_t destination;
 };
 
-/* Destinations of one weight, as a heap: the least loaded first, ties by number. */
+/* Destinations of one weight that are in the same parts, as a heap: the least loaded first, ties by
+ * number. */
 struct kvr_tier {
     double weight;
     struct kvr_place *heap;
     uint32_t len;
+};
+
+/* Destinations that some keys may go to: one part a set of the input, and after them, or alone, the
+ * part that is all of them. Parts overlap: all of one may be within another. */
+struct kvr_plan_part {
+    uint32_t destinations;
+    double weight; /* of these */
+    double heaviest;
+    double tail;                /* rate of its keys that are not admitted */
+    uint32_t slots, copies;     /* most of them; those of keys that can only go within it, so far */
+    double tokens_most, tokens; /* likewise */
+    bool full;                  /* a key did not fit, which ends admission */
 };
 
 struct kvr_plan_draft {
@@ -32,6 +45,8 @@ struct kvr_plan_draft {
     uint32_t *kept; /* keep: by entry, copies that stay; they stand first. Or NULL */
     double *room;   /* tokens: by destination, those it still has room for; or NULL */
     struct kvr_plan *plan;
+    struct kvr_plan_part *parts;
+    uint32_t parts_len;
     double rate;         /* of all keys */
     double total_weight; /* of all destinations */
 };
@@ -55,8 +70,31 @@ static inline bool kvr_plan_is_in(const uint16_t *places, uint32_t count, uint32
     return false;
 }
 
-/* Where the last plan has the key, in numbers of this one; how many of them there still are. */
-uint32_t kvr_plan_last_places(const struct kvr_plan_input *input, uint64_t key,
+/* Is the destination in the part? Without sets there is but part 0, all of them. */
+static inline bool kvr_plan_has(const struct kvr_plan_input *input, uint32_t part,
+                                uint32_t destination)
+{
+    if (!input->sets || part == input->sets_len)
+        return true;
+    uint32_t words = (input->destinations + 63) / 64;
+    return input->sets[part * words + destination / 64] >> destination % 64 & 1;
+}
+
+/* Number of the part that the key may go to. */
+static inline uint32_t kvr_plan_part_of(const struct kvr_plan_input *input, uint32_t item)
+{
+    return input->sets ? input->set_of[item] : 0;
+}
+
+/* Parts with what they weigh, nothing in them; `*len` of them. */
+struct kvr_plan_part *kvr_plan_parts(const struct kvr_plan_input *input, uint32_t *len);
+/* Adds the tail of each part to the loads of its destinations, by weight. */
+void kvr_plan_add_tails(const struct kvr_plan_input *input, const struct kvr_plan_part *parts,
+                        uint32_t len, double *loads);
+
+/* Where the last plan has the key, in numbers of this one; how many of them there still are and
+ * may be. */
+uint32_t kvr_plan_last_places(const struct kvr_plan_input *input, uint32_t item,
                               uint16_t places[KVR_REPLICAS_MAX]);
 
 /* Leaves in `order` what is admitted, and counts it in the plan. */

@@ -7,6 +7,7 @@ struct placing {
     struct kvr_tier *tiers; /* by rising lowest number */
     uint32_t tiers_len;
     struct kvr_place *heaps; /* of all tiers, one after another */
+    uint32_t part;           /* that the key at hand may go to */
     struct {
         struct kvr_place place;
         struct kvr_tier *from;
@@ -52,15 +53,15 @@ static void push(struct kvr_tier *tier, struct kvr_place place)
     heap[at] = place;
 }
 
-/* Tier whose least loaded destination is the best for a copy of that load; UINT32_MAX: all are
- * taken. */
+/* Tier of the part whose least loaded destination is the best for a copy of that load; UINT32_MAX:
+ * all are taken. */
 static uint32_t best_tier(const struct placing *s, double load)
 {
     uint32_t best = UINT32_MAX;
     double least = 0;
     for (uint32_t i = 0; i < s->tiers_len; i++) {
         const struct kvr_tier *tier = &s->tiers[i];
-        if (tier->len == 0)
+        if (tier->len == 0 || !kvr_plan_has(s->draft->input, s->part, tier->heap[0].destination))
             continue;
         double with = (tier->heap[0].load + load) / tier->weight;
         if (best == UINT32_MAX || with < least ||
@@ -149,21 +150,29 @@ static void place_one(struct placing *s, uint16_t *assigned, double load)
     sink(tier, 0, place);
 }
 
+/* Of one weight, and eligible for the same keys. */
+static bool are_alike(const struct kvr_plan_input *in, uint32_t one, uint32_t other)
+{
+    bool alike = kvr_plan_weight(in, one) == kvr_plan_weight(in, other);
+    for (uint32_t set = 0; alike && in->sets && set < in->sets_len; set++)
+        alike = kvr_plan_has(in, set, one) == kvr_plan_has(in, set, other);
+    return alike;
+}
+
 static void make_tiers(struct placing *s)
 {
     const struct kvr_plan_input *in = s->draft->input;
     uint32_t used = 0;
     for (uint32_t first = 0; first < in->destinations; first++) {
-        double weight = kvr_plan_weight(in, first);
         bool known = false;
         for (uint32_t i = 0; i < s->tiers_len && !known; i++)
-            known = s->tiers[i].weight == weight;
+            known = are_alike(in, s->tiers[i].heap[0].destination, first);
         if (known)
             continue;
         struct kvr_tier *tier = &s->tiers[s->tiers_len++];
-        *tier = (struct kvr_tier){weight, s->heaps + used, 0};
+        *tier = (struct kvr_tier){kvr_plan_weight(in, first), s->heaps + used, 0};
         for (uint32_t i = first; i < in->destinations; i++)
-            if (kvr_plan_weight(in, i) == weight)
+            if (are_alike(in, first, i))
                 tier->heap[tier->len++] = (struct kvr_place){s->draft->plan->loads[i], i};
         for (uint32_t i = tier->len / 2; i-- > 0;)
             sink(tier, i, tier->heap[i]);
@@ -186,6 +195,7 @@ static void place_rest(struct kvr_plan_draft *p)
         uint32_t item = p->order[i].item, kept = p->kept ? p->kept[i] : 0;
         double load = p->input->keys[item].rate / entry->count;
         uint16_t *assigned = plan->assigned + entry->first;
+        s.part = kvr_plan_part_of(p->input, item);
         if (entry->count == 1 && kept == 0 && !p->room)
             place_one(&s, assigned, load);
         else if (kept < entry->count)
@@ -212,12 +222,9 @@ void kvr_plan_place(struct kvr_plan_draft *p)
     KVR_CHECK(first == plan->copies);
     if (p->options->tokens > 0)
         p->room = kvr_alloc(plan->destinations * sizeof *p->room);
-    for (uint32_t i = 0; i < plan->destinations; i++) {
-        double weight = kvr_plan_weight(p->input, i);
-        plan->loads[i] = plan->tail_rate * weight / p->total_weight;
-        if (p->room)
-            p->room[i] = p->options->tokens * weight / p->total_weight;
-    }
+    for (uint32_t i = 0; p->room && i < plan->destinations; i++)
+        p->room[i] = p->options->tokens * kvr_plan_weight(p->input, i) / p->total_weight;
+    kvr_plan_add_tails(p->input, p->parts, p->parts_len, plan->loads);
     if (p->had)
         kvr_plan_keep(p);
     place_rest(p);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "model_key.h"
 #include "rng.h"
 
 void kvr_picture_init(struct kvr_picture *picture, uint32_t capacity)
@@ -182,7 +183,10 @@ int32_t kvr_picture_first_available(const struct kvr_picture *picture, uint32_t 
 
 double kvr_picture_share(const struct kvr_picture *picture, uint32_t key)
 {
-    return picture->keys ? kvr_window_share(picture->keys, picture->now_ns, key) : (double)NAN;
+    if (!picture->keys)
+        return (double)NAN;
+    return kvr_window_share(picture->keys, picture->now_ns,
+                            kvr_model_key(picture->request.model, key));
 }
 
 /* Every request is counted under this too, so that shares are of requests. */

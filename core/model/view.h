@@ -23,7 +23,7 @@ struct kvr_picture {
     double *weights;                   /* of each row */
     uint32_t capacity;                 /* most rows */
     const struct kvr_hash_ring *ring;  /* over the rows of this view, by index; the router's */
-    const struct kvr_window *keys;     /* by 32-bit routing key; the router's; NULL: not counted */
+    const struct kvr_window *keys;     /* by model key; the router's; NULL: not counted */
     const struct kvr_window *openings; /* by 64-bit block key; the router's; NULL: not counted */
     uint64_t now_ns;                   /* of this decision */
 };

@@ -39,7 +39,37 @@ static void write_destinations(struct kvr_json_writer *json, const struct kvr_in
             kvr_json_bool(json, "in_rotation", false);
         }
         kvr_json_double(json, "load", router->plan->loads[i]);
-        kvr_json_uint(json, "keys", ingress->planner.origin.placed[i]);
+        kvr_json_uint(json, "keys", ingress->planner.origin.census.placed[i]);
+        kvr_json_object_end(json);
+    }
+    kvr_json_array_end(json);
+}
+
+/* As requests have named it; NULL: not within memory. */
+static const char *model_name(const struct kvr_router *router, uint32_t model)
+{
+    for (uint32_t i = 0; i < router->models.count; i++)
+        if (kvr_hash32(router->models.models[i].hash) == model)
+            return router->models.models[i].name;
+    return NULL;
+}
+
+static void write_models(struct kvr_json_writer *json, const struct kvr_ingress *ingress)
+{
+    const struct kvr_plan_census *census = &ingress->planner.origin.census;
+    kvr_json_uint(json, "models_all", census->models_all);
+    kvr_json_array_begin(json, "models");
+    for (uint32_t i = 0; i < census->models_len; i++) {
+        const struct kvr_plan_census_model *model = &census->models[i];
+        const char *name = model->model ? model_name(&ingress->router, model->model) : "";
+        kvr_json_object_begin(json, NULL);
+        if (name)
+            kvr_json_text(json, "model", name);
+        else
+            kvr_json_null(json, "model");
+        kvr_json_uint(json, "keys", model->keys);
+        kvr_json_uint(json, "copies", model->copies);
+        kvr_json_uint(json, "destinations", model->destinations);
         kvr_json_object_end(json);
     }
     kvr_json_array_end(json);
@@ -71,6 +101,7 @@ static void write_in_force(struct kvr_json_writer *json, const struct kvr_ingres
     kvr_json_double(json, "admitted_rate", plan->admitted_rate);
     kvr_json_double(json, "tail_rate", plan->tail_rate);
     kvr_json_double(json, "imbalance", plan->imbalance);
+    write_models(json, ingress);
     write_destinations(json, ingress);
     kvr_json_object_end(json);
 }
@@ -121,7 +152,10 @@ static void write_why(struct kvr_json_writer *json, const struct kvr_planner *pl
         kvr_json_text(json, "why", "it places all keys as the last one");
         return;
     default:
-        kvr_json_null(json, "why");
+        if (last->old_file)
+            kvr_json_text(json, "why", KVR_PLANNER_OLD_FILE);
+        else
+            kvr_json_null(json, "why");
     }
 }
 

@@ -6,10 +6,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "file.h"
 #include "log.h"
-#include "memory.h"
-#include "plan_file.h"
 
 #define CELLS_A_PIECE 2048 /* of the window: about 0.1 ms */
 #define THREAD_NICE   10
@@ -46,61 +43,9 @@ static void note_most(uint64_t *most, uint64_t since_ns)
 
 /* ---- in a thread of its own ---- */
 
-static void load_file(struct kvr_planner *planner)
-{
-    struct kvr_buffer text = {0};
-    struct kvr_error *error = &planner->made_error, reason = {0};
-    const char *path = planner->wish.file;
-    if (kvr_file_read(path, KVR_PLAN_FILE_MAX, &text, error) == KVR_OK &&
-        kvr_planning_load(&planner->planning, &planner->options.planning, kvr_buffer_slice(&text),
-                          &planner->made, &reason))
-        kvr_error_set(error, reason.code, "%s: %s", path, reason.text);
-    kvr_buffer_deinit(&text);
-}
-
-static void plan_traffic(struct kvr_planner *planner)
-{
-    kvr_planning_finish(&planner->planning);
-    if (planner->planning.keys_len == 0)
-        kvr_error_set(&planner->made_error, KVR_E_STATE,
-                      "no request with a routing key came within the window");
-    else if (kvr_planning_make(&planner->planning, &planner->options.planning, &planner->made,
-                               &planner->made_error))
-        KVR_CHECK(planner->made_error.code);
-}
-
-static void count_places(struct kvr_planner *planner)
-{
-    const struct kvr_plan *plan = planner->made.plan;
-    planner->made_placed = kvr_alloc_zero(plan->destinations, sizeof *planner->made_placed);
-    for (uint32_t i = 0; i < plan->copies; i++)
-        planner->made_placed[plan->assigned[i]]++;
-}
-
 static void make(struct kvr_planner *planner)
 {
-    uint64_t began_ns = kvr_loop_now();
-    planner->made = (struct kvr_next_plan){0};
-    planner->made_error = (struct kvr_error){0};
-    if (*planner->wish.file)
-        load_file(planner);
-    else
-        plan_traffic(planner);
-    if (planner->made.plan)
-        count_places(planner);
-    planner->made_ns = kvr_loop_now() - began_ns;
-}
-
-static void clean(struct kvr_planner *planner)
-{
-    kvr_next_plan_deinit(&planner->made);
-    planner->made = (struct kvr_next_plan){0};
-    kvr_planning_deinit(&planner->planning);
-    planner->planning = (struct kvr_planning){0};
-    kvr_free(planner->made_placed);
-    planner->made_placed = NULL;
-    kvr_plan_destroy(planner->rubbish);
-    planner->rubbish = NULL;
+    kvr_plan_work_make(&planner->work, &planner->options.planning, planner->wish.file);
 }
 
 /* Where there are more threads than processors, the loop goes first. */
@@ -111,7 +56,7 @@ static void on_thread(void *argument)
     if (planner->phase == KVR_PLANNER_MAKING)
         make(planner);
     else
-        clean(planner);
+        kvr_plan_work_clean(&planner->work);
     KVR_CHECK(uv_async_send(&planner->worked) == 0);
 }
 
@@ -119,15 +64,16 @@ static void on_thread(void *argument)
 
 static void install(struct kvr_planner *planner)
 {
-    const struct kvr_plan_change *change = &planner->made.change;
+    struct kvr_plan_work *work = &planner->work;
+    const struct kvr_plan_change *change = &work->made.change;
     uint64_t began_ns = cpu_ns();
-    kvr_planning_install(planner->router, kvr_loop_now(), &planner->planning, &planner->made);
+    kvr_planning_install(planner->router, kvr_loop_now(), &work->planning, &work->made);
     struct kvr_planner_origin *origin = &planner->origin;
-    uint32_t *placed = origin->placed;
-    origin->placed = planner->made_placed;
-    planner->made_placed = placed; /* to be freed with what it was of */
+    struct kvr_plan_census census = origin->census;
+    origin->census = work->census;
+    work->census = census; /* to be freed with what it was of */
     snprintf(origin->file, sizeof origin->file, "%s", planner->wish.file);
-    origin->window_s = *origin->file ? 0 : planner->planning.window_s;
+    origin->window_s = work->planning.window_s;
     origin->since_ns = kvr_loop_now();
     planner->counters.added += change->added;
     planner->counters.removed += change->removed;
@@ -136,14 +82,14 @@ static void install(struct kvr_planner *planner)
 
 static enum kvr_planner_result judge(const struct kvr_planner *planner)
 {
-    if (!planner->made.plan)
+    if (!planner->work.made.plan)
         return KVR_PLANNER_FAILED;
     if (*planner->withheld)
         return KVR_PLANNER_WITHHELD;
     /* Against a plan that has been withdrawn since it was compared, nothing is the same. */
     if (!planner->router->plan)
         return KVR_PLANNER_INSTALLED;
-    switch ((enum kvr_plan_verdict)planner->made.change.verdict) {
+    switch ((enum kvr_plan_verdict)planner->work.made.change.verdict) {
     case KVR_PLAN_SAME:
         return KVR_PLANNER_SAME;
     case KVR_PLAN_NOT_WORTH:
@@ -163,6 +109,8 @@ static void tell_log(const struct kvr_planner *planner, bool again)
                 "plan: %u of %u keys, imbalance %.3f; %u placements kept, %u added, %u removed",
                 last->admitted, last->keys, last->imbalance, last->change.kept, last->change.added,
                 last->change.removed);
+    if (last->old_file)
+        kvr_log(KVR_LOG_WARN, "plan: %s: " KVR_PLANNER_OLD_FILE, planner->origin.file);
     else if (last->result == KVR_PLANNER_FAILED && !again)
         kvr_log(KVR_LOG_WARN, "plan: %s", last->error.text);
 }
@@ -171,21 +119,23 @@ static void tell_log(const struct kvr_planner *planner, bool again)
 static void conclude(struct kvr_planner *planner)
 {
     struct kvr_planner_attempt *last = &planner->last;
-    const struct kvr_plan *plan = planner->made.plan;
-    bool again = last->result == KVR_PLANNER_FAILED &&
-                 strcmp(last->error.text, planner->made_error.text) == 0;
+    const struct kvr_plan_work *work = &planner->work;
+    const struct kvr_plan *plan = work->made.plan;
+    bool again =
+        last->result == KVR_PLANNER_FAILED && strcmp(last->error.text, work->error.text) == 0;
     *last = (struct kvr_planner_attempt){
         .result = judge(planner),
-        .error = planner->made_error,
-        .change = planner->made.change,
+        .error = work->error,
+        .change = work->made.change,
         .ended_ns = kvr_loop_now(),
-        .made_ns = planner->made_ns,
+        .made_ns = work->took_ns,
         .keys = plan ? plan->keys : 0,
         .admitted = plan ? plan->admitted : 0,
         .imbalance = plan ? plan->imbalance : 0,
     };
     if (last->result == KVR_PLANNER_WITHHELD)
         kvr_error_set(&last->error, KVR_E_STATE, "plans are withheld: %s", planner->withheld);
+    last->old_file = last->result == KVR_PLANNER_INSTALLED && work->made.version == 1;
     planner->counters.results[last->result]++;
     if (last->result == KVR_PLANNER_INSTALLED)
         install(planner);
@@ -200,7 +150,7 @@ static void start_work(struct kvr_planner *planner, enum kvr_planner_phase phase
 
 static void start_cleaning(struct kvr_planner *planner)
 {
-    planner->rubbish = planner->withdrawn;
+    planner->work.rubbish = planner->withdrawn;
     planner->withdrawn = NULL;
     start_work(planner, KVR_PLANNER_CLEANING);
 }
@@ -227,7 +177,7 @@ static void on_count(uv_idle_t *idle)
 {
     struct kvr_planner *planner = idle->data;
     uint64_t began_ns = cpu_ns();
-    bool more = kvr_planning_read(&planner->planning, planner->router, CELLS_A_PIECE);
+    bool more = kvr_planning_read(&planner->work.planning, planner->router, CELLS_A_PIECE);
     note_most(&planner->counters.piece_ns_max, began_ns);
     if (more)
         return;
@@ -239,7 +189,7 @@ static void begin(struct kvr_planner *planner)
 {
     KVR_CHECK(planner->phase == KVR_PLANNER_IDLE);
     uint64_t began_ns = cpu_ns();
-    kvr_planning_begin(&planner->planning, planner->router, kvr_loop_now());
+    kvr_planning_begin(&planner->work.planning, planner->router, kvr_loop_now());
     note_most(&planner->counters.piece_ns_max, began_ns);
     if (*planner->wish.file) {
         start_work(planner, KVR_PLANNER_MAKING);
@@ -268,8 +218,7 @@ static void finish_if_closed(struct kvr_planner *planner)
 {
     if (!planner->closing || planner->open_handles)
         return;
-    kvr_free(planner->origin.placed);
-    planner->origin.placed = NULL;
+    kvr_plan_census_deinit(&planner->origin.census);
     if (planner->on_closed)
         planner->on_closed(planner->closed_context);
 }
@@ -315,12 +264,12 @@ void kvr_planner_start(struct kvr_planner *planner, struct kvr_loop *loop,
 int kvr_planner_load_first(struct kvr_planner *planner, const char *file, struct kvr_error *error)
 {
     KVR_CHECK(planner->phase == KVR_PLANNER_IDLE);
-    kvr_planning_begin(&planner->planning, planner->router, kvr_loop_now());
+    kvr_planning_begin(&planner->work.planning, planner->router, kvr_loop_now());
     snprintf(planner->wish.file, sizeof planner->wish.file, "%s", file);
     make(planner);
     conclude(planner);
     planner->wish = (struct kvr_planner_wish){0};
-    clean(planner);
+    kvr_plan_work_clean(&planner->work);
     if (planner->last.result == KVR_PLANNER_FAILED)
         return kvr_error_set(error, planner->last.error.code, "%s", planner->last.error.text);
     return KVR_OK;

@@ -23,10 +23,12 @@
 
 #include "error.h"
 #include "loop.h"
-#include "planning.h"
+#include "plan_work.h"
 #include "router.h"
 
 #define KVR_PLANNER_PATH_MAX 1024
+#define KVR_PLANNER_OLD_FILE                                                                       \
+    "its version 1 does not say how many keys it has: that some are missing would go unnoticed"
 
 struct kvr_planner_options {
     uint64_t interval_ns; /* between two plannings; 0: only when asked */
@@ -63,14 +65,15 @@ struct kvr_planner_attempt {
     uint32_t keys;
     uint32_t admitted;
     double imbalance;
+    bool old_file; /* installed, of a file of a version that does not tell when it is cut */
 };
 
 /* Of what is in force, beside the plan itself. */
 struct kvr_planner_origin {
     char file[KVR_PLANNER_PATH_MAX]; /* empty: made from traffic */
     uint64_t since_ns;
-    double window_s;  /* how long its keys had been counted; 0: from a file */
-    uint32_t *placed; /* by destination: keys that it has a copy of */
+    double window_s; /* how long its keys had been counted; 0: from a file */
+    struct kvr_plan_census census;
 };
 
 struct kvr_planner_counters {
@@ -103,14 +106,7 @@ struct kvr_planner {
     struct kvr_planner_attempt last;
     struct kvr_planner_origin origin; /* of router->plan */
     struct kvr_planner_counters counters;
-    /* The thread's while the phase is MAKING or CLEANING */
-    struct kvr_planning planning;
-    struct kvr_next_plan made;
-    struct kvr_error made_error;
-    uint64_t made_ns;
-    uint32_t *made_placed;
-    struct kvr_plan *rubbish; /* a plan that was withdrawn */
-    /* The loop's again */
+    struct kvr_plan_work work;  /* the thread's while the phase is MAKING or CLEANING */
     struct kvr_plan *withdrawn; /* to be rubbish once nobody reads it */
     uv_thread_t thread;         /* while the phase is MAKING or CLEANING */
     uv_async_t worked;

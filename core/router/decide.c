@@ -200,7 +200,7 @@ static void dispatch(struct kvr_router *router, uint64_t now_ns, struct kvr_requ
         router->pending.uncached = record->uncached_tokens;
     if (record->routed &&
         (router->options.count_keys || (router->needs & (KVR_NEEDS_KEYS | KVR_NEEDS_PLAN))))
-        router->pending.key = kvr_hash32(record->routing_key);
+        router->pending.key = record->model_key;
     if (record->routed && router->plan && (router->needs & KVR_NEEDS_PLAN))
         router->metrics.planned[row->assigned                  ? KVR_PLANNED_THERE
                                 : router->picture.view.planned ? KVR_PLANNED_AWAY

@@ -64,8 +64,8 @@ static void fill_key_ages(struct kvr_router *router, uint64_t now_ns,
 {
     const struct kvr_model *model = record->model;
     struct kvr_replica_view *rows = router->picture.rows;
-    uint32_t count = kvr_window_pairs(&router->keys, now_ns, kvr_hash32(record->routing_key),
-                                      router->pairs, router->options.replicas_max);
+    uint32_t count = kvr_window_pairs(&router->keys, now_ns, record->model_key, router->pairs,
+                                      router->options.replicas_max);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t row = 0; row < model->members_count; row++)
             if (rows[row].id == router->pairs[i].replica)
@@ -78,7 +78,7 @@ static void fill_assigned(struct kvr_router *router, uint64_t now_ns,
 {
     struct kvr_picture *picture = &router->picture;
     uint32_t count, members = record->model->members_count;
-    uint32_t key = kvr_hash32(record->routing_key);
+    uint64_t key = record->model_key;
     const uint16_t *assigned = NULL;
     if (router->handover)
         assigned =
@@ -171,7 +171,7 @@ void kvr_decide_view(struct kvr_router *router, uint64_t now_ns,
     struct kvr_model *model = record->model;
     bool plan = (needs & KVR_NEEDS_PLAN) && router->plan && record->routing_key;
     if (plan)
-        kvr_plan_prefetch(router->plan, kvr_hash32(record->routing_key));
+        kvr_plan_prefetch(router->plan, record->model_key);
     kvr_model_refresh(&router->models, model, &router->replicas);
     double bytes_per_token = kvr_model_bytes_per_token(&router->models, model);
     memset(router->match, 0, router->options.replicas_max * sizeof *router->match);

@@ -21,10 +21,11 @@ void kvr_planning_begin(struct kvr_planning *planning, const struct kvr_router *
                         uint64_t now_ns)
 {
     const struct kvr_replica_table *table = &router->replicas;
+    double covered_s = (double)kvr_window_covered_ns(&router->keys, now_ns) / 1e9;
     *planning = (struct kvr_planning){
         .weights = kvr_alloc_zero(table->count + 1, sizeof *planning->weights),
         .replicas = kvr_alloc_zero(table->count + 1, sizeof *planning->replicas),
-        .window_s = (double)kvr_window_covered_ns(&router->keys, now_ns) / 1e9,
+        .window_s = fmax(covered_s, KVR_PLANNING_COUNTED_MIN_S),
         .counts = kvr_alloc(router->keys.cells_max * sizeof *planning->counts),
         .tokens = router->options.key_tokens
                       ? kvr_alloc(router->keys.cells_max * sizeof *planning->tokens)
@@ -32,10 +33,12 @@ void kvr_planning_begin(struct kvr_planning *planning, const struct kvr_router *
         .now_ns = now_ns,
     };
     copy_last(planning, router);
+    kvr_serving_init(&planning->serving, table->count);
     for (uint32_t slot = 0; slot < table->end; slot++) {
         const struct kvr_replica *replica = &table->slots[slot];
         if (!replica->member || replica->administrative != KVR_READY)
             continue;
+        kvr_serving_add(&planning->serving, replica);
         planning->weights[planning->destinations] = replica->weight;
         planning->replicas[planning->destinations++] = replica->id;
     }
@@ -123,6 +126,8 @@ void kvr_planning_deinit(struct kvr_planning *planning)
     kvr_free(planning->counts);
     kvr_free(planning->tokens);
     kvr_free(planning->last_replicas);
+    kvr_plan_destroy(planning->bare);
+    kvr_serving_deinit(&planning->serving);
     kvr_free(planning->keys);
     kvr_free(planning->sizes);
     kvr_free(planning->weights);
@@ -140,7 +145,7 @@ void kvr_planning_saw(struct kvr_router *router, uint64_t now_ns,
     double share = (double)ending->cached_tokens / (double)ending->prompt_tokens;
     for (uint32_t i = 0; i < router->plan->destinations; i++)
         if (router->plan_replicas[i] == id)
-            kvr_handover_saw(router->handover, now_ns, kvr_hash32(record->routing_key), i, share);
+            kvr_handover_saw(router->handover, now_ns, record->model_key, i, share);
 }
 
 /* ---- the next plan ---- */
@@ -171,16 +176,21 @@ static uint16_t *renumber(const struct kvr_planning *planning)
     return now;
 }
 
-static struct kvr_plan_input input_of(const struct kvr_planning *planning, const uint16_t *now)
+static struct kvr_plan_input input_of(const struct kvr_planning *planning, const uint16_t *now,
+                                      const struct kvr_serving_sets *sets)
 {
     return (struct kvr_plan_input){
         .keys = planning->keys,
         .sizes = planning->sizes,
         .weights = planning->weights,
-        .last = planning->last,
+        .last = planning->bare ? planning->bare : planning->last,
         .now = now,
+        .sets = sets->bits,
+        .set_of = sets->set_of,
+        .sets_len = sets->count,
         .keys_len = planning->keys_len,
         .destinations = planning->destinations,
+        .counted = planning->window_s,
     };
 }
 
@@ -195,9 +205,14 @@ int kvr_planning_make(const struct kvr_planning *planning,
         return kvr_error_set(error, KVR_E_INVALID, "a handover warms by one request in 2 or more");
     if (!(options->tokens >= 0) || isinf(options->tokens))
         return kvr_error_set(error, KVR_E_INVALID, "tokens is a number of 0 or more");
+    struct kvr_serving_sets sets;
+    int failed =
+        kvr_serving_sets(&planning->serving, planning->keys, planning->keys_len, &sets, error);
+    if (failed)
+        return failed;
     struct kvr_plan_options plan = plan_options(options, planning->destinations);
     uint16_t *now = renumber(planning);
-    const struct kvr_plan_input input = input_of(planning, now);
+    const struct kvr_plan_input input = input_of(planning, now, &sets);
     struct kvr_error reason = {0};
     next->plan = kvr_plan_make(&plan, &input, &reason);
     if (next->plan) {
@@ -207,30 +222,55 @@ int kvr_planning_make(const struct kvr_planning *planning,
         *error = reason;
     }
     kvr_free(now);
+    kvr_serving_sets_deinit(&sets);
     return next->plan ? KVR_OK : reason.code;
+}
+
+/* For a plan of keys whatever their model: the last one in the same terms. Where it has a key under
+ * two models there is no such thing, and the next one is all new. */
+static void bare_last(struct kvr_planning *planning)
+{
+    const struct kvr_plan *last = planning->last;
+    struct kvr_plan_entry *entries = kvr_alloc(last->admitted * sizeof *entries + 1);
+    for (uint32_t i = 0; i < last->admitted; i++) {
+        entries[i] = last->entries[i];
+        entries[i].key &= KVR_MODEL_KEY_ROUTING;
+    }
+    planning->bare = kvr_plan_of(entries, last->admitted, last->assigned, last->destinations, NULL);
+    kvr_free(entries);
 }
 
 int kvr_planning_load(struct kvr_planning *planning, const struct kvr_planning_options *options,
                       struct kvr_slice text, struct kvr_next_plan *next, struct kvr_error *error)
 {
-    const struct kvr_plan_fleet fleet = {planning->replicas, planning->weights,
+    const struct kvr_plan_fleet fleet = {planning->replicas, planning->weights, &planning->serving,
                                          planning->destinations};
+    struct kvr_serving_sets sets = {0};
     struct kvr_error reason = {0};
     *next = (struct kvr_next_plan){0};
     kvr_free(planning->keys);
     planning->keys = NULL;
-    next->plan = kvr_plan_read(text, &fleet, &planning->keys, &reason);
+    next->plan = kvr_plan_read(text, &fleet, &planning->keys, &next->version, &reason);
+    if (next->plan && kvr_serving_sets(&planning->serving, planning->keys, next->plan->admitted,
+                                       &sets, &reason)) {
+        kvr_plan_destroy(next->plan);
+        next->plan = NULL;
+    }
     if (!next->plan) {
         if (error)
             *error = reason;
         return reason.code;
     }
     planning->keys_len = next->plan->admitted;
+    planning->window_s = 0;
+    if (planning->last && next->plan->key_mask == KVR_MODEL_KEY_ROUTING)
+        bare_last(planning);
     uint16_t *now = renumber(planning);
-    const struct kvr_plan_input input = input_of(planning, now);
+    const struct kvr_plan_input input = input_of(planning, now, &sets);
     kvr_plan_compare(next->plan, &input, 0, &next->change);
     next->handover = kvr_handover_create(&options->handover, next->plan, &input);
     kvr_free(now);
+    kvr_serving_sets_deinit(&sets);
     return KVR_OK;
 }
 

@@ -11,9 +11,11 @@
  * Destinations are the members that are not draining or off. One that is down is among them: it may
  * be back before the next plan, and its keys go elsewhere meanwhile.
  *
- * One plan is for all models: a key that two models share goes to the same replicas, of which a
- * request sees those that serve its model. Where they are not the same replicas, the routing key
- * should name the model. */
+ * One plan is for all models, so that each sees what the others load: its keys are model keys
+ * (model_key.h), and one goes only to replicas that serve its model when the planning begins.
+ *
+ * Rates are requests over the time that the window covers, at least a second: of less they would be
+ * a guess far above what was seen. How few of them a split is believed of, plan.h says. */
 #ifndef KVR_PLANNING_H
 #define KVR_PLANNING_H
 
@@ -21,6 +23,9 @@
 #include "plan.h"
 #include "plan_change.h"
 #include "router.h"
+#include "serving.h"
+
+#define KVR_PLANNING_COUNTED_MIN_S 1.0
 
 /* How plans are made and put in force. Zeros are the paper: from scratch, by equal slots, always
  * installed, at once. Rates are in requests a second, so times here are in seconds. */
@@ -34,16 +39,18 @@ struct kvr_planning_options {
 };
 
 struct kvr_planning {
-    struct kvr_plan_key *keys;   /* 32-bit routing keys; rates in requests a second */
+    struct kvr_plan_key *keys;   /* model keys; rates in requests a second */
     struct kvr_plan_size *sizes; /* by key; NULL: not known */
     double *weights;             /* by destination */
     uint64_t *replicas;          /* by destination: its id */
+    struct kvr_serving serving;  /* by destination: its models */
     uint32_t keys_len;
     uint32_t destinations;
     /* What was in force, borrowed: it must not be destroyed before the planning. */
     const struct kvr_plan *last;   /* NULL: nothing */
     uint64_t *last_replicas;       /* by destination of `last`: its id */
-    double window_s;               /* how long the keys were counted */
+    struct kvr_plan *bare;         /* `last` with keys of no model; or NULL */
+    double window_s;               /* how long the keys were counted; 0: rates are known */
     struct kvr_window_key *counts; /* while they are read in pieces */
     uint64_t *tokens;              /* of prompts, by count; NULL: not counted */
     uint32_t counts_len;
@@ -55,6 +62,7 @@ struct kvr_next_plan {
     struct kvr_plan *plan;
     struct kvr_handover *handover; /* NULL: all keys move at once */
     struct kvr_plan_change change; /* against the last one */
+    uint32_t version;              /* of its text (plan_file.h); 0: from traffic */
 };
 
 /* Keys and rates are those of the router's window, in no particular but reproducible order. It

@@ -75,6 +75,7 @@ struct kvr_request_record {
     const char *session_source;
     const char *client; /* name of its key, the driver's until finish; NULL none */
     uint64_t session, tenant, routing_key;
+    uint64_t model_key; /* of routing_key (model_key.h): what is counted and planned; 0 none */
     uint64_t sequence;
     struct kvr_ticket ticket;
     uint32_t replica;            /* KVR_NO_REPLICA: none */

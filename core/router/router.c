@@ -164,6 +164,8 @@ void kvr_decide_describe(struct kvr_router *router, struct kvr_request_record *r
     record->tenant = submission->tenant;
     record->client = submission->client;
     record->routing_key = submission->routing_key ? submission->routing_key : submission->session;
+    record->model_key =
+        kvr_model_key(kvr_hash32(record->model->hash), kvr_hash32(record->routing_key));
     record->sequence = router->sequence;
     record->replica = KVR_NO_REPLICA;
     record->preferred = KVR_NO_REPLICA;

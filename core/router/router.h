@@ -31,6 +31,7 @@
 #include "ledger.h"
 #include "load.h"
 #include "metrics.h"
+#include "model_key.h"
 #include "model_table.h"
 #include "plan.h"
 #include "prefix_index.h"
@@ -100,13 +101,13 @@ struct kvr_router {
     struct kvr_health health;
     struct kvr_prefix_index index;
     struct kvr_model_table models;
-    struct kvr_window keys;          /* (routing key, replica) counts */
+    struct kvr_window keys;          /* (model key, replica) counts */
     struct kvr_window openings;      /* of prompts, wherever they went */
     struct kvr_active_blocks active; /* of prompts in flight, while a script asks for it */
     struct kvr_window work;          /* uncached tokens by replica; its only key is 0 */
     struct kvr_window key_tokens;    /* prompt tokens of these requests; empty unless asked for */
     struct kvr_window_pair *pairs;   /* scratch: one key's replicas */
-    struct kvr_plan *plan;           /* of 32-bit routing keys; NULL: none */
+    struct kvr_plan *plan;           /* of model keys; NULL: none */
     uint64_t *plan_replicas;         /* by destination of the plan: id of its replica */
     struct kvr_handover *handover;   /* of keys that this plan has moved; NULL: none is moving */
     struct kvr_picture picture;
@@ -127,7 +128,7 @@ struct kvr_router {
         const uint64_t *chain; /* NULL: nobody asks for it */
         uint32_t len;
         uint32_t replica;
-        uint32_t key;      /* routing key to count; 0: none */
+        uint64_t key;      /* model key to count; 0: none */
         uint32_t uncached; /* prompt tokens to count; 0: none */
         uint32_t index;    /* row that took it; KVR_NO_ROW: refused by the policy */
         uint32_t needs;    /* columns that the view has */

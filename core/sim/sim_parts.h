@@ -169,6 +169,8 @@ void kvr_sim_finish(struct kvr_sim *sim, struct kvr_sim_request *request,
 
 /* The routing key of such a request, as the router derives it. */
 uint64_t kvr_sim_routing_key(const struct kvr_sim *sim, const struct kvr_workload_request *ask);
+/* That key in 32 bits, as the router counts it and as plans have it. */
+uint64_t kvr_sim_model_key(const struct kvr_sim *sim, uint32_t routing_key);
 
 /* ---- sim_options.c ---- */
 

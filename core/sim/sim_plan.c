@@ -149,12 +149,13 @@ static void give_truth(const struct kvr_sim *sim, struct kvr_planning *planning)
     planning->keys = kvr_alloc_zero(o->keys, sizeof *planning->keys);
     planning->sizes = kvr_alloc_zero(o->keys, sizeof *planning->sizes);
     planning->keys_len = 0;
+    planning->window_s = 0; /* nothing was counted */
     for (uint32_t i = 0; i < o->keys; i++) {
         bool new = i == 0 || order[i].rank != order[i - 1].rank;
         planning->keys_len += new;
         struct kvr_plan_key *key = &planning->keys[planning->keys_len - 1];
         struct kvr_plan_size *size = &planning->sizes[planning->keys_len - 1];
-        key->key = order[i].rank;
+        key->key = kvr_sim_model_key(sim, (uint32_t)order[i].rank);
         key->rate += o->rate * kvr_workload_key_share(sim->workload, order[i].item);
         kvr_workload_key_tokens(sim->workload, order[i].item, &size->tokens, &size->saved);
         if (!(size->tokens > 0))

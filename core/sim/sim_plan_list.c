@@ -39,10 +39,11 @@ void kvr_sim_plan_list_rates(const struct kvr_sim *sim, struct kvr_planning *pla
     planning->sizes = NULL;
     planning->keys = kvr_alloc_zero(len + 1, sizeof *planning->keys);
     planning->keys_len = 0;
+    planning->window_s = span_s;
     for (uint32_t i = 0; i < len; i++) {
         planning->keys_len += i == 0 || keys[i].rank != keys[i - 1].rank;
         struct kvr_plan_key *key = &planning->keys[planning->keys_len - 1];
-        key->key = keys[i].rank;
+        key->key = kvr_sim_model_key(sim, (uint32_t)keys[i].rank);
         key->rate += 1 / span_s;
     }
     kvr_free(keys);

@@ -29,6 +29,12 @@ uint64_t kvr_sim_routing_key(const struct kvr_sim *sim, const struct kvr_workloa
     return ask->key ? key_of(ask->key) : session_key(sim, ask);
 }
 
+uint64_t kvr_sim_model_key(const struct kvr_sim *sim, uint32_t routing_key)
+{
+    return kvr_model_key(kvr_hash32(kvr_name_hash(kvr_slice_of(sim->options.profile.name))),
+                         routing_key);
+}
+
 /* Makes the prompt's chain, which stays until the next submission; `id` is room for a name. */
 static void describe(struct kvr_sim *sim, struct kvr_sim_request *request,
                      struct kvr_submission *submission, char id[16])

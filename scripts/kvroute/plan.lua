@@ -1,21 +1,26 @@
 -- A plan of key rates: which destinations each key goes to (core/model/plan.h makes it). Rates and
 -- plans are files of lines, so that errors name the line and two plans can be compared by diff.
+local bit = require("bit")
 local ffi = require("kvroute.ffi")
 local source = require("kvroute.import.source")
 local table_of = require("kvroute.table")
 
-local M = { HEADER = "key,rate,destinations" }
+local M = { HEADER = "key,rate,destinations", MODELS = "key,model,rate,destinations" }
+
+local FIRST = "# kvroute plan 2, %d key%s" -- core/model/plan_file.h
 
 local RATE_MAX = 1e15 -- KVR_PLAN_RATE_MAX
 
 ---@class kvr.KeyRate
 ---@field key string
+---@field model string? "": requests that name none; nil: whatever the model, as are all then
 ---@field rate number any unit, the same for all
 ---@field tokens number? of its prefix, > 0; nil: not known
 
 ---@class kvr.Destination
 ---@field name string
 ---@field weight number
+---@field models table<string, true>? that it serves; nil: any
 
 ---@class kvr.PlanOptions
 ---@field q_cap number? most load of one copy; nil: no limit
@@ -29,6 +34,7 @@ local RATE_MAX = 1e15 -- KVR_PLAN_RATE_MAX
 ---@field move_budget number? ... so much of all rate, 0..1
 ---@field loyalty number? a key of the last plan counts so many times its rate at admission
 ---@field life number? how long it will be in force, in the time unit of rates
+---@field counted number? how long the keys were, in that unit; nil: rates are known
 
 ---@class kvr.Plan
 ---@field keys integer that were given
@@ -38,7 +44,7 @@ local RATE_MAX = 1e15 -- KVR_PLAN_RATE_MAX
 ---@field split integer keys with more than one copy
 ---@field copies integer
 ---@field destinations {name: string, weight: number, load: number, keys: integer}[]
----@field entries {key: string, rate: number, to: string[]}[] admitted keys by falling rate
+---@field entries {key: string, model: string?, rate: number, to: string[]}[] admitted, falling rate
 ---@field change table? against the last plan: struct kvr_plan_change
 
 local VERDICTS = { [0] = "install", "same", "not worth it" } -- enum kvr_plan_verdict
@@ -51,6 +57,20 @@ local function check_name(file, text, field)
   return text
 end
 
+---A key under a model, as one word: neither has commas.
+---@param key string
+---@param model string? nil: whatever the model
+---@return string
+function M.id(key, model) return model and key .. "," .. model or key end
+
+---@param rates kvr.KeyRate[]
+---@return boolean
+function M.by_model(rates) return rates[1] ~= nil and rates[1].model ~= nil end
+
+local function check_model(file, model)
+  return model and (model == "" and "" or check_name(file, model, "model"))
+end
+
 local function above_zero(file, tokens)
   if tokens and tokens <= 0 then file:fail("tokens", "is %g; above 0", tokens) end
   return tokens
@@ -61,18 +81,23 @@ local function from_object(file)
   if not object then return nil end
   local key = file:text_of(object.key, "key")
   local rate = file:number_of(object.rate, "rate", 0, RATE_MAX)
-  return key, rate, object.tokens ~= nil and file:number_of(object.tokens, "tokens", 0) or nil
+  return key, rate, object.tokens ~= nil and file:number_of(object.tokens, "tokens", 0) or nil,
+    object.model ~= nil and file:text_of(object.model, "model") or nil
 end
+
+local HEADERS = { ["key,rate"] = true, ["key,rate,tokens"] = true, ["key,model,rate"] = true,
+  ["key,model,rate,tokens"] = true }
 
 local function from_cells(file, header)
   local cells = file:cells(header)
   if not cells then return nil end
+  local model = header:find(",model,", 1, true) and table.remove(cells, 2) or nil
   local rate = file:number_cell(cells[2], "rate", 0, RATE_MAX)
-  return cells[1], rate, cells[3] and file:number_cell(cells[3], "tokens", 0)
+  return cells[1], rate, cells[3] and file:number_cell(cells[3], "tokens", 0), model
 end
 
----Key rates in the order of the file: CSV with the header key,rate or key,rate,tokens, or (*.jsonl,
----also gzipped) an object with these fields a line.
+---Key rates in the order of the file: CSV with the header key,rate or key,rate,tokens, with a model
+---behind the key or without, or (*.jsonl, also gzipped) an object with these fields a line.
 ---@param path string
 ---@return kvr.KeyRate[]
 function M.read_rates(path)
@@ -80,17 +105,20 @@ function M.read_rates(path)
   local next_rate, header = from_object, nil
   if not (path:find("%.jsonl$") or path:find("%.jsonl%.gz$")) then
     next_rate, header = from_cells, file:line()
-    if header ~= "key,rate" and header ~= "key,rate,tokens" then
-      file:fail(nil, "expected the header key,rate or key,rate,tokens")
+    if not HEADERS[header] then
+      file:fail(nil, "expected the header key,rate or key,rate,tokens, or key,model,rate and so on")
     end
   end
   while true do
-    local key, rate, tokens = next_rate(file, header)
+    local key, rate, tokens, model = next_rate(file, header)
     if not key then return out end
-    check_name(file, key, "key")
-    if lines[key] then file:fail("key", "%s was on line %d", key, lines[key]) end
-    lines[key] = file.number
-    out[#out + 1] = { key = key, rate = rate, tokens = above_zero(file, tokens) }
+    local id = M.id(check_name(file, key, "key"), check_model(file, model))
+    if lines[id] then file:fail("key", "%s was on line %d", id, lines[id]) end
+    if #out > 0 and (model ~= nil) ~= M.by_model(out) then
+      file:fail("model", "is %s: all keys have one or none has", model and "there" or "missing")
+    end
+    lines[id] = file.number
+    out[#out + 1] = { key = key, model = model, rate = rate, tokens = above_zero(file, tokens) }
   end
 end
 
@@ -120,11 +148,59 @@ local function set_destinations(input, destinations, kept)
   input.weights, input.destinations = kept.weights, #destinations
 end
 
+-- Where the keys of each model may go, a bit a destination; nothing where that is everywhere.
+local function set_models(input, rates, destinations, kept)
+  local restricted = false
+  for _, each in ipairs(destinations) do restricted = restricted or each.models ~= nil end
+  if not (restricted and M.by_model(rates)) then return end
+  local words, sets, of_model = math.ceil(#destinations / 64), {}, {}
+  kept.set_of = ffi.new("uint16_t[?]", #rates)
+  for i, rate in ipairs(rates) do
+    local model = rate.model
+    if not of_model[model] then
+      local bits = {}
+      for j, each in ipairs(destinations) do
+        bits[j] = (model == "" or not each.models or each.models[model]) and "1" or "0"
+      end
+      local text = table.concat(bits)
+      if not sets[text] then sets[#sets + 1], sets[text] = text, #sets end
+      of_model[model] = sets[text]
+    end
+    kept.set_of[i - 1] = of_model[model]
+  end
+  kept.sets = ffi.new("uint64_t[?]", #sets * words)
+  for i, text in ipairs(sets) do
+    for j = 0, #text - 1 do
+      if text:byte(j + 1) == 49 then
+        local word = (i - 1) * words + math.floor(j / 64)
+        kept.sets[word] = bit.bor(kept.sets[word], bit.lshift(1ULL, j % 64))
+      end
+    end
+  end
+  input.sets, input.set_of, input.sets_len = kept.sets, kept.set_of, #sets
+end
+
+-- A plan of keys whatever their model has each of them under all models.
+local function named(last, rates)
+  if not M.by_model(rates) then return last end
+  local out, taken = {}, {}
+  for _, each in ipairs(rates) do
+    local id = M.id(each.key, each.model)
+    out[id] = last[id] or last[each.key]
+    taken[last[id] and id or each.key] = true
+  end
+  for id, to in pairs(last) do
+    if not taken[id] then out[id] = to end
+  end
+  return out
+end
+
 -- The last plan in C, with its keys and destinations by the numbers that they have now; what is not
 -- there any more has other numbers, or none.
 local function set_last(input, last, rates, destinations, kept)
   local number, copies, entries = {}, 0, 0
-  for i, each in ipairs(rates) do number[each.key] = i end
+  last = named(last, rates)
+  for i, each in ipairs(rates) do number[M.id(each.key, each.model)] = i end
   for _, to in pairs(last) do entries, copies = entries + 1, copies + #to end
   local keys = {}
   for key in pairs(last) do keys[#keys + 1] = key end
@@ -180,7 +256,7 @@ local function as_data(plan, rates, destinations)
       to[copy + 1] = destination.name
     end
     local given = rates[tonumber(entry.key)]
-    out.entries[i + 1] = { key = given.key, rate = given.rate, to = to }
+    out.entries[i + 1] = { key = given.key, model = given.model, rate = given.rate, to = to }
   end
   return out
 end
@@ -195,6 +271,8 @@ function M.make(rates, destinations, options, last)
   local input = ffi.new("struct kvr_plan_input")
   set_keys(input, rates, kept)
   set_destinations(input, destinations, kept)
+  set_models(input, rates, destinations, kept)
+  input.counted = options.counted or 0
   if last then set_last(input, last, rates, destinations, kept) end
   local plan = C.kvr_plan_make(options_of(options, #destinations), input, failure)
   if plan == nil then error(ffi.string(failure.text), 0) end
@@ -215,27 +293,52 @@ end
 ---@param plan kvr.Plan
 ---@return string
 function M.csv(plan)
-  local rows = {}
+  local rows, by_model = {}, M.by_model(plan.entries)
   for i, entry in ipairs(plan.entries) do
-    rows[i] = { entry.key, entry.rate, table.concat(entry.to, " ") }
+    local to = table.concat(entry.to, " ")
+    rows[i] = by_model and { entry.key, entry.model, entry.rate, to }
+      or { entry.key, entry.rate, to }
   end
-  return table_of.csv({ "key", "rate", "destinations" }, rows)
+  return FIRST:format(#rows, #rows == 1 and "" or "s") .. "\n"
+    .. table_of.csv(by_model and { "key", "model", "rate", "destinations" }
+      or { "key", "rate", "destinations" }, rows)
 end
 
----The placements of a plan that was written: destinations by key.
+-- How many keys follow, nil in a plan of version 1, and the header of their columns.
+local function read_head(file)
+  local line, announced = file:line() or "", nil
+  local version, count = line:match("^# kvroute plan (%d+), (%d+) keys?$")
+  if version then
+    if version ~= "2" then file:fail(nil, "version %s; 1 and 2 are read", version) end
+    announced, line = tonumber(count), file:line() or ""
+  end
+  if line ~= M.HEADER and not (version and line == M.MODELS) then
+    file:fail(nil, "expected the header %s", M.HEADER)
+  end
+  return announced, line
+end
+
+---The placements of a plan that was written: destinations by key, M.id of it.
 ---@param path string
----@return table<string, string[]>
+---@return table<string, string[]> placements, boolean whole false: its version tells of no cut
 function M.read(path)
-  local file, out = source.open(path), {}
+  local file, out, count = source.open(path), {}, 0
+  local announced, header = read_head(file)
   while true do
-    local cells = file:cells(M.HEADER)
-    if not cells then return out end
-    local key, to = check_name(file, cells[1], "key"), {}
-    if out[key] then file:fail("key", "%s is there twice", key) end
+    local cells = file:cells(header)
+    if not cells then break end
+    local model = header == M.MODELS and table.remove(cells, 2) or nil
+    local id, to = M.id(check_name(file, cells[1], "key"), check_model(file, model)), {}
+    if out[id] then file:fail("key", "%s is there twice", id) end
     for name in cells[3]:gmatch("%S+") do to[#to + 1] = name end
     if #to == 0 then file:fail("destinations", "is empty") end
-    out[key] = to
+    out[id], count = to, count + 1
   end
+  if count ~= (announced or count) then
+    file:fail(nil, "the plan ends with %d of %d keys: it has been cut", count, announced)
+  end
+  if count == 0 then file:fail(nil, "a plan has keys") end
+  return out, announced ~= nil
 end
 
 -- ---- against another ----
@@ -254,7 +357,7 @@ function M.churn(last, plan)
   local kept, new, old, both, recounted = 0, 0, 0, 0, 0
   for _, to in pairs(last) do old = old + #to end
   for _, entry in ipairs(plan.entries) do
-    local before, had = last[entry.key], {}
+    local before, had = last[M.id(entry.key, entry.model)] or last[entry.key], {}
     new = new + #entry.to
     for _, name in ipairs(before or {}) do had[name] = true end
     for _, name in ipairs(entry.to) do kept = kept + (had[name] and 1 or 0) end

@@ -54,7 +54,8 @@ end
 
 local function write_plan(fleet, name, lines)
   local path = fleet.folder .. "/" .. name
-  Fleet.write(path, "key,rate,destinations\n" .. table.concat(lines, "\n") .. "\n")
+  Fleet.write(path, ("# kvroute plan 2, %d keys\nkey,rate,destinations\n"):format(#lines)
+    .. table.concat(lines, "\n") .. "\n")
   return path
 end
 
@@ -122,6 +123,19 @@ describe("a plan of live traffic", function()
     assert.same({ 2, 1, 2 }, { third.plannings.installed, third.plannings.same,
       third.plannings.failed })
     assert.equal(USAGE, (kvroute(fleet, "ctl", "plan", "soon")))
+  end)
+
+  it("does not split a key of whose rate a moment has told", function()
+    local fleet = start({ slots = 10, q_cap = 2 })
+    ask(fleet, "a", 12)
+    local state = fleet:admin("/admin/plan/now", {})
+    assert.same({ 1, 0 }, { state.plan.copies, state.plan.split })
+    assert.is_true(state.plan.admitted_rate <= 12)
+    -- So many are enough to tell, whatever time they have taken.
+    ask(fleet, "a", 60)
+    state = fleet:admin("/admin/plan/now", {})
+    assert.equal(72, math.floor(state.plan.admitted_rate * state.plan.window_s + 0.5))
+    assert.is_true(state.plan.copies >= (state.plan.admitted_rate > 2 and 2 or 1))
   end)
 
   it("is shown by an explanation, candidate by candidate", function()
@@ -305,7 +319,7 @@ describe("a plan of a file", function()
     end
     local refused = serve("-s", "plan.file=" .. bad)
     assert.same({ "exited", 1 }, { refused:wait(10) })
-    has(refused:stderr(), ("plan.file: %s: line 3: destinations are replicas that are here "
+    has(refused:stderr(), ("plan.file: %s: line 4: destinations are replicas that are here "
       .. 'and not draining, not "nowhere:1"'):format(bad))
     local second = serve("-s", "plan.file=" .. good)
     local address = second:wait_line("kvroute serving on (%S+)", 10)
@@ -323,9 +337,11 @@ describe("a plan of a file", function()
     local name = fleet.replicas[1].name
     fleet:admin("/admin/plan", { file = write_plan(fleet, "good.csv", { "a,1," .. name }) })
     local cases = {
-      { { "a,x," .. name }, "line 2: a rate is a number from 0 to 1e15, not \"x\"" },
-      { { "a,1," .. name, "a,1," .. name }, "line 3: the key of line 2 again" },
-      { { "a,1," }, "line 2: a key has destinations" },
+      { { "a,x," .. name }, "line 3: a rate is a number from 0 to 1e15, not \"x\"" },
+      { { "a,1," .. name, "a,1," .. name }, "line 4: the key of line 3 again" },
+      { { "a,1," }, "line 3: a key has destinations" },
+      { {}, "line 1: a plan has keys, not \"# kvroute plan 2, 0 keys\"" },
+      { { "a,1," .. name .. "\n" .. "b,1," .. name }, "line 4: the plan has more keys" },
     }
     for i, case in ipairs(cases) do
       local path = write_plan(fleet, ("bad%d.csv"):format(i), case[1])
@@ -344,6 +360,28 @@ describe("a plan of a file", function()
     assert.equal("failed", state.last.result)
     has(state.last.why, "none.csv")
     assert.same({ name, "planned" }, { ask(fleet, "a") })
+  end)
+
+  it("that was cut is noticed; one of version 1 does not tell, which is said", function()
+    local fleet = start({})
+    local name = fleet.replicas[1].name
+    local whole = Fleet.read(write_plan(fleet, "whole.csv", { "a,1," .. name, "b,1," .. name }))
+    local cut = fleet.folder .. "/cut.csv"
+    Fleet.write(cut, whole:match("^(.-\na[^\n]*\n)"))
+    local code, _, err = kvroute(fleet, "ctl", "plan", "load", cut)
+    assert.equal(REFUSED, code)
+    has(err, cut .. ": line 3: the plan ends with 1 of 2 keys: it has been cut")
+    Fleet.write(cut, whole:sub(1, -2))
+    has(select(3, kvroute(fleet, "ctl", "plan", "load", cut)),
+      cut .. ": line 4: the last line has no end: it has been cut")
+    local old = fleet.folder .. "/old.csv"
+    Fleet.write(old, whole:match("\n(.*)"))
+    has(shows(fleet, "load", old), "its version 1 does not say how many keys it has")
+    has(fleet.router:stderr(), "plan: " .. old .. ": its version 1 does not say")
+    assert.same({ name, "planned" }, { ask(fleet, "b") })
+    Fleet.write(old, "key,rate,destinations\n")
+    has(select(3, kvroute(fleet, "ctl", "plan", "load", old)), "line 1: a plan has keys, not 0")
+    has(shows(fleet, "load", fleet.folder .. "/whole.csv"), "changed nothing")
   end)
 end)
 

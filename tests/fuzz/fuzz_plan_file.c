@@ -1,8 +1,10 @@
-/* Plans that were written. Input: a plan, for the destinations a:1, b:1#2 and c:1.
+/* Plans that were written. Input: a plan, for the destinations a:1, which serves the model red,
+ * b:1#2 and c:1, which serve any.
  *
  * A plan that is taken has each of its keys once, by falling rate, each with destinations that are
- * all different, and loads that come to its rates; another kind of line end changes nothing. One
- * that is refused says why, and in which line. Nothing is read past the end of the text.
+ * all different, and loads that come to its rates; another kind of line end changes nothing. It has
+ * at least one key; if its first line says how many, a part of the text is no plan. One that is
+ * refused says why, and in which line. Nothing is read past the end of the text.
  */
 #include "fuzz.h"
 
@@ -14,12 +16,19 @@
 
 static const double weights[] = {1, 2, 0.5};
 
-static struct kvr_plan_fleet make_fleet(uint64_t replicas[3])
+static struct kvr_plan_fleet make_fleet(uint64_t replicas[3], struct kvr_serving *serving)
 {
+    struct kvr_replica red = {.models_known = true, .models_count = 1};
+    const struct kvr_replica any = {.any_model = true};
+    red.models[0] = kvr_name_hash(kvr_slice_of("red"));
+    kvr_serving_init(serving, 3);
+    kvr_serving_add(serving, &red);
+    kvr_serving_add(serving, &any);
+    kvr_serving_add(serving, &any);
     replicas[0] = kvr_name_hash(kvr_slice_of("a:1"));
     replicas[1] = kvr_name_hash(kvr_slice_of("b:1#2"));
     replicas[2] = kvr_name_hash(kvr_slice_of("c:1"));
-    return (struct kvr_plan_fleet){replicas, weights, 3};
+    return (struct kvr_plan_fleet){replicas, weights, serving, 3};
 }
 
 static void check_entry(const struct kvr_plan *plan, const struct kvr_plan_key *keys, uint32_t i)
@@ -46,9 +55,18 @@ static void check_sums(const struct kvr_plan *plan)
         loads += plan->loads[i];
     for (uint32_t i = 0; i < plan->admitted; i++)
         copies += plan->entries[i].count;
-    FUZZ_CHECK(copies == plan->copies && plan->admitted <= plan->keys);
+    FUZZ_CHECK(copies == plan->copies && plan->admitted <= plan->keys && plan->admitted > 0);
     FUZZ_CHECK(!isfinite(rate) || fabs(loads - rate) <= 1e-9 * rate);
     FUZZ_CHECK(!isfinite(rate) || plan->imbalance >= 1 - 1e-9);
+}
+
+/* Its last byte is the end of a line that is not blank. */
+static bool is_needed(struct kvr_slice text)
+{
+    size_t at = text.len - 1;
+    if (at > 0 && text.data[at - 1] == '\r')
+        at--;
+    return at > 0 && text.data[at - 1] != '\n';
 }
 
 /* What it says: its placements, or why there are none. */
@@ -56,10 +74,13 @@ static struct kvr_buffer understand(struct kvr_slice text)
 {
     struct kvr_buffer log = {0};
     uint64_t replicas[3];
-    struct kvr_plan_fleet fleet = make_fleet(replicas);
+    struct kvr_serving serving;
+    struct kvr_plan_fleet fleet = make_fleet(replicas, &serving);
     struct kvr_error error = {0};
     struct kvr_plan_key *keys = NULL;
-    struct kvr_plan *plan = kvr_plan_read(text, &fleet, &keys, &error);
+    uint32_t version;
+    struct kvr_plan *plan = kvr_plan_read(text, &fleet, &keys, &version, &error);
+    kvr_serving_deinit(&serving);
     if (!plan) {
         FUZZ_CHECK(error.code && strncmp(error.text, "line ", 5) == 0);
         kvr_buffer_printf(&log, "refused");
@@ -72,6 +93,11 @@ static struct kvr_buffer understand(struct kvr_slice text)
             kvr_buffer_printf(&log, " %u", plan->assigned[plan->entries[i].first + copy]);
     }
     check_sums(plan);
+    if (version > 1 && is_needed(text)) {
+        struct kvr_buffer part = understand(kvr_slice_make(text.data, text.len - 1));
+        FUZZ_CHECK(kvr_slice_is(kvr_buffer_slice(&part), "refused"));
+        kvr_buffer_deinit(&part);
+    }
     kvr_free(keys);
     kvr_plan_destroy(plan);
     return log;

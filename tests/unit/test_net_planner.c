@@ -94,7 +94,10 @@ static const char *write_plan(const char *lines)
     assert_true(descriptor >= 0);
     FILE *file = fdopen(descriptor, "w");
     assert_non_null(file);
-    fprintf(file, "key,rate,destinations\n%s", lines);
+    uint32_t count = 0;
+    for (const char *at = lines; *at; at++)
+        count += *at == '\n';
+    fprintf(file, "# kvroute plan 2, %u keys\nkey,rate,destinations\n%s", count, lines);
     fclose(file);
     return f.file;
 }
@@ -120,7 +123,11 @@ static void test_is_made_of_what_was_counted(void **state)
     assert_int_equal(f.router.plan->admitted, 5000);
     assert_int_equal(f.planner.last.result, KVR_PLANNER_INSTALLED);
     assert_int_equal(f.planner.last.change.added, 5000);
-    assert_int_equal(f.planner.origin.placed[0] + f.planner.origin.placed[1], 5000);
+    const struct kvr_plan_census *census = &f.planner.origin.census;
+    assert_int_equal(census->placed[0] + census->placed[1], 5000);
+    assert_int_equal(census->models_all, 1);
+    assert_int_equal(census->models[0].keys, 5000);
+    assert_int_equal(census->models[0].destinations, 2);
     assert_true(f.planner.origin.window_s > 0 && !*f.planner.origin.file);
     assert_int_equal(f.planner.counters.added, 5000);
     stop();
@@ -199,7 +206,7 @@ static void test_failures_change_nothing(void **state)
     assert_non_null(strstr(f.error, "/no/such/plan.csv"));
     ask(write_plan("k,1,a:1\nm,1,c:1\n"));
     wait_done(3);
-    assert_non_null(strstr(f.error, ": line 3: destinations are replicas"));
+    assert_non_null(strstr(f.error, ": line 4: destinations are replicas"));
     assert_int_equal(f.failed, 3);
     assert_null(f.router.plan);
     /* Without a member there is no destination. */

@@ -19,6 +19,7 @@
 
 #define KEYS         60u
 #define DESTINATIONS 12u
+#define SETS         4u
 
 static struct kvr_plan *make(const struct kvr_plan_options *options,
                              const struct kvr_plan_key *keys, uint32_t len, const double *weights,
@@ -170,7 +171,10 @@ struct instance {
     struct kvr_plan_options options;
     struct kvr_plan_key keys[KEYS];
     double weights[DESTINATIONS];
-    uint32_t len, destinations;
+    uint64_t sets[SETS + 1]; /* and all destinations, when there are sets */
+    uint16_t set_of[KEYS];
+    uint32_t len, destinations, sets_len;
+    double counted;
     bool weighted;
 };
 
@@ -194,45 +198,91 @@ static bool is_better(const struct instance *in, const double *loads, uint32_t a
                       double load)
 {
     double left = loads[a], right = loads[b];
-    if (in->weights[a] != in->weights[b]) {
+    bool alike = in->weights[a] == in->weights[b];
+    for (uint32_t i = 0; i < in->sets_len; i++)
+        alike = alike && (in->sets[i] >> a & 1) == (in->sets[i] >> b & 1);
+    if (!alike) {
         left = (left + load) / in->weights[a];
         right = (right + load) / in->weights[b];
     }
     return left != right ? left < right : a < b;
 }
 
+/* Of a key: the set it may go to. */
+static uint64_t set_of(const struct instance *in, const struct kvr_plan_key *key)
+{
+    return in->sets[in->sets_len ? in->set_of[key - in->keys] : 0];
+}
+
+static uint32_t size_of(uint64_t set)
+{
+    return (uint32_t)__builtin_popcountll(set);
+}
+
+/* Do so many copies fit all sets that hold the key's own, where no key before has been too many? */
+static bool is_admitted(const struct instance *in, uint64_t own, uint32_t k, uint32_t *used,
+                        bool *over)
+{
+    bool all = true;
+    for (uint32_t i = 0; i <= in->sets_len; i++) {
+        uint32_t room = in->options.slots * size_of(in->sets[i]) / in->destinations;
+        if (own & ~in->sets[i])
+            continue;
+        bool fits = in->options.slots == 0 ? in->sets[i] != 0 : used[i] + k <= room;
+        over[i] = over[i] || (!fits && !in->options.skip);
+        all = all && fits && !over[i];
+    }
+    for (uint32_t i = 0; all && i <= in->sets_len; i++)
+        used[i] += own & ~in->sets[i] ? 0 : k;
+    return all;
+}
+
+static void add_tails(const struct instance *in, const double *tails, double *loads)
+{
+    for (uint32_t i = 0; i <= in->sets_len; i++) {
+        double weight = 0;
+        for (uint32_t r = 0; r < in->destinations; r++)
+            weight += in->sets[i] >> r & 1 ? in->weights[r] : 0;
+        for (uint32_t r = 0; r < in->destinations; r++)
+            if (in->sets[i] >> r & 1)
+                loads[r] += tails[i] * in->weights[r] / weight;
+    }
+}
+
+static double cap_of(const struct instance *in)
+{
+    return in->counted > 0 ? fmax(in->options.q_cap, KVR_PLAN_SPLIT_COUNT / in->counted)
+                           : in->options.q_cap;
+}
+
 static void plan_naively(const struct instance *in, struct naive *naive)
 {
     const struct kvr_plan_key *order[KEYS];
-    uint32_t copies[KEYS];
-    double total_weight = 0, tail = 0;
-    bool over = false;
+    uint32_t copies[KEYS], used[SETS + 1] = {0};
+    double tails[SETS + 1] = {0};
+    bool over[SETS + 1] = {false};
     memset(naive, 0, sizeof *naive);
     for (uint32_t i = 0; i < in->len; i++)
         order[i] = &in->keys[i];
     qsort(order, in->len, sizeof *order, compare_keys);
     for (uint32_t i = 0; i < in->len; i++) {
-        double k = in->options.q_cap > 0 ? ceil(order[i]->rate / in->options.q_cap) : 1;
-        k = fmin(in->destinations, fmax(1, k));
-        bool fits = in->options.slots == 0 || naive->copies + k <= in->options.slots;
-        over = over || (!fits && !in->options.skip);
-        copies[i] = fits && !over ? (uint32_t)k : 0;
+        uint64_t set = set_of(in, order[i]);
+        double k = in->options.q_cap > 0 ? ceil(order[i]->rate / cap_of(in)) : 1;
+        k = fmax(1, fmin(size_of(set), k));
+        copies[i] = is_admitted(in, set, (uint32_t)k, used, over) ? (uint32_t)k : 0;
         naive->copies += copies[i];
         naive->admitted += copies[i] > 0;
         if (!copies[i])
-            tail += order[i]->rate;
+            tails[in->sets_len ? in->set_of[order[i] - in->keys] : 0] += order[i]->rate;
     }
-    for (uint32_t r = 0; r < in->destinations; r++)
-        total_weight += in->weights[r];
-    for (uint32_t r = 0; r < in->destinations; r++)
-        naive->loads[r] = tail * in->weights[r] / total_weight;
+    add_tails(in, tails, naive->loads);
     for (uint32_t i = 0; i < in->len; i++) {
         bool *assigned = naive->assigned[order[i] - in->keys];
         double load = order[i]->rate / copies[i];
         for (uint32_t copy = 0; copy < copies[i]; copy++) {
             uint32_t best = UINT32_MAX;
             for (uint32_t r = 0; r < in->destinations; r++)
-                if (!assigned[r] &&
+                if (!assigned[r] && set_of(in, order[i]) >> r & 1 &&
                     (best == UINT32_MAX || is_better(in, naive->loads, r, best, load)))
                     best = r;
             assigned[best] = true;
@@ -241,6 +291,24 @@ static void plan_naively(const struct instance *in, struct naive *naive)
             if (assigned[r])
                 naive->loads[r] += load;
     }
+}
+
+/* Sets that differ, one of them empty or all at times. */
+static void draw_sets(struct kvr_rng *rng, struct instance *in)
+{
+    uint64_t all = (UINT64_C(1) << in->destinations) - 1;
+    in->sets_len = 0;
+    for (uint32_t i = 0; kvr_rng_below(rng, 3) && i < SETS; i++) {
+        uint64_t set = kvr_rng_next(rng) & all;
+        bool known = false;
+        for (uint32_t j = 0; j < in->sets_len; j++)
+            known = known || in->sets[j] == set;
+        if (!known)
+            in->sets[in->sets_len++] = set;
+    }
+    in->sets[in->sets_len] = all;
+    for (uint32_t i = 0; in->sets_len && i < in->len; i++)
+        in->set_of[i] = (uint16_t)kvr_rng_below(rng, in->sets_len);
 }
 
 static void draw(struct kvr_rng *rng, struct instance *in)
@@ -261,6 +329,8 @@ static void draw(struct kvr_rng *rng, struct instance *in)
         .slots = (uint32_t)kvr_rng_below(rng, 2 * KEYS),
         .skip = (uint32_t)kvr_rng_below(rng, 2),
     };
+    in->counted = kvr_rng_below(rng, 4) ? 0 : 20 * kvr_rng_double(rng);
+    draw_sets(rng, in);
 }
 
 static void assert_equal(const struct instance *in, const struct naive *naive,
@@ -287,15 +357,26 @@ static void random_instances_equal_the_naive_planner(void **state)
     (void)state;
     struct kvr_rng rng;
     kvr_rng_init(&rng, 6);
-    uint32_t tails = 0, splits = 0, weighted = 0;
+    uint32_t tails = 0, splits = 0, weighted = 0, sets = 0;
     for (uint32_t i = 0; i < 10000; i++) {
         struct instance in;
         struct naive naive;
         draw(&rng, &in);
         plan_naively(&in, &naive);
-        struct kvr_plan *plan =
-            make(&in.options, in.keys, in.len, in.weighted ? in.weights : NULL, in.destinations);
+        const struct kvr_plan_input input = {
+            .keys = in.keys,
+            .weights = in.weighted ? in.weights : NULL,
+            .sets = in.sets_len ? in.sets : NULL,
+            .set_of = in.set_of,
+            .sets_len = in.sets_len,
+            .keys_len = in.len,
+            .destinations = in.destinations,
+            .counted = in.counted,
+        };
+        struct kvr_plan *plan = kvr_plan_make(&in.options, &input, NULL);
+        assert_non_null(plan);
         assert_equal(&in, &naive, plan);
+        sets += in.sets_len > 1;
         tails += plan->admitted < plan->keys;
         splits += plan->split > 0;
         weighted += in.weighted && plan->admitted > 0;
@@ -304,7 +385,7 @@ static void random_instances_equal_the_naive_planner(void **state)
     /* They are not all of one kind. */
     assert_true(tails > 1000 && tails < 9000);
     assert_true(splits > 1000 && splits < 9000);
-    assert_true(weighted > 1000);
+    assert_true(weighted > 1000 && sets > 1000);
 }
 
 static void ranking_sorts_and_is_stable(void **state)

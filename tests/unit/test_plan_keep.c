@@ -160,6 +160,37 @@ static void those_who_are_in_stay_in(void **state)
     kvr_plan_destroy(last);
 }
 
+/* Destinations 0 and 1 serve one model, 2 the other; 2 is the idlest all the time. */
+static void keys_move_and_stay_where_they_may(void **state)
+{
+    (void)state;
+    const struct kvr_plan_key keys[] = {{1, 8}, {2, 4}, {3, 1}, {4, 3}};
+    const uint64_t sets[] = {3, 4};
+    const uint16_t set_of[] = {0, 0, 1, 0};
+    const struct kvr_plan_entry entries[] = {{1, 0, 1}, {2, 1, 1}, {3, 2, 1}, {4, 3, 1}};
+    /* 3 was where its model is served no more. */
+    struct kvr_plan *last = kvr_plan_of(entries, 4, (const uint16_t[]){0, 0, 0, 1}, 3, NULL);
+    struct kvr_plan_input input = {.keys = keys,
+                                   .last = last,
+                                   .sets = sets,
+                                   .set_of = set_of,
+                                   .sets_len = 2,
+                                   .keys_len = 4,
+                                   .destinations = 3};
+    struct kvr_plan *plan = make(&(struct kvr_plan_options){.keep = 1, .move_budget = 1}, &input);
+    assert_plan(plan, "1:0 2:1 4:1 3:2");
+    assert_true(plan->loads[0] == 8 && plan->loads[1] == 7 && plan->loads[2] == 1);
+    struct kvr_plan_change change;
+    kvr_plan_compare(plan, &input, 0, &change);
+    assert_int_equal(change.kept, 2);
+    assert_int_equal(change.keys_moved, 2);
+    /* Under these rates the last plan has 12 at 0 and 3 at 1; 3 goes without it, to where it may.
+     */
+    assert_near(change.last_imbalance, 12 * 3 / 16.0);
+    kvr_plan_destroy(plan);
+    kvr_plan_destroy(last);
+}
+
 static void no_key_is_more_than_a_share(void **state)
 {
     (void)state;
@@ -709,6 +740,7 @@ int main(void)
         cmocka_unit_test(copies_of_a_lost_destination_are_placed_anew),
         cmocka_unit_test(the_number_of_copies_is_sticky),
         cmocka_unit_test(those_who_are_in_stay_in),
+        cmocka_unit_test(keys_move_and_stay_where_they_may),
         cmocka_unit_test(no_key_is_more_than_a_share),
         cmocka_unit_test(what_saves_most_for_its_size_comes_first),
         cmocka_unit_test(what_is_warm_everywhere_is_worth_less),

@@ -64,10 +64,11 @@ static void free_router(struct kvr_router *router)
 
 /* One request about the key, from beginning to end; its replica. `planned` is what the view said.
  */
-static uint32_t send_with(struct kvr_router *router, uint64_t now, uint64_t routing_key,
-                          bool planned, const struct kvr_ending *ending)
+static uint32_t send_as(struct kvr_router *router, uint64_t now, const char *model,
+                        uint64_t routing_key, bool planned, const struct kvr_ending *ending)
 {
     struct kvr_submission what = {.request_id = kvr_slice_of("id"),
+                                  .model = kvr_slice_of(model),
                                   .endpoint = "chat",
                                   .session_source = "none",
                                   .routing_key = routing_key,
@@ -83,6 +84,12 @@ static uint32_t send_with(struct kvr_router *router, uint64_t now, uint64_t rout
     kvr_router_settle(router);
     kvr_router_finish(router, now, ref, ending);
     return action.replica;
+}
+
+static uint32_t send_with(struct kvr_router *router, uint64_t now, uint64_t routing_key,
+                          bool planned, const struct kvr_ending *ending)
+{
+    return send_as(router, now, "", routing_key, planned, ending);
 }
 
 static uint32_t send(struct kvr_router *router, uint64_t now, uint64_t routing_key, bool planned)
@@ -244,6 +251,124 @@ static void test_what_is_read_in_pieces(void **state)
     free_router(router);
 }
 
+static void serve(struct kvr_router *router, uint32_t slot, const char *one, const char *other)
+{
+    const struct kvr_slice names[] = {kvr_slice_of(one), kvr_slice_of(other ? other : "")};
+    kvr_replica_set_models(&router->replicas, slot, names, other ? 2 : 1);
+}
+
+static struct kvr_next_plan plan_now(struct kvr_router *router, uint64_t now,
+                                     struct kvr_planning *planning,
+                                     const struct kvr_planning_options *options)
+{
+    struct kvr_next_plan next;
+    kvr_planning_init(planning, router, now);
+    assert_int_equal(kvr_planning_make(planning, options, &next, NULL), KVR_OK);
+    kvr_planning_install(router, now, planning, &next);
+    return next;
+}
+
+static void end_planning(struct kvr_planning *planning, struct kvr_next_plan *next)
+{
+    kvr_next_plan_deinit(next);
+    kvr_planning_deinit(planning);
+}
+
+/* a serves red, b both, c blue: one routing key is two keys, each where its model is. */
+static void test_models_have_keys_of_their_own(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    serve(router, 0, "red", NULL);
+    serve(router, 1, "red", "blue");
+    serve(router, 2, "blue", NULL);
+    for (uint32_t i = 0; i < 12; i++) {
+        send_as(router, S, "red", 77, false, &success);
+        if (i < 8)
+            send_as(router, S, "blue", 77, false, &success);
+        if (i < 2)
+            send_as(router, S, "blue", 88, false, &success);
+    }
+    struct kvr_planning planning;
+    struct kvr_next_plan next =
+        plan_now(router, 5 * (uint64_t)S, &planning, &(struct kvr_planning_options){0});
+    assert_int_equal(router->plan->admitted, 3);
+    /* Rates 3, 2, 0.5 on weights 1, 2, 1: red to b, blue to c, which is 2, and 0.5 to b. */
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(send_as(router, 6 * (uint64_t)S, "red", 77, true, &success), 1);
+        assert_int_equal(send_as(router, 6 * (uint64_t)S, "blue", 77, true, &success), 2);
+        assert_int_equal(send_as(router, 6 * (uint64_t)S, "blue", 88, true, &success), 1);
+    }
+    send_as(router, 6 * (uint64_t)S, "red", 88, false, &success);
+    send_as(router, 6 * (uint64_t)S, "", 77, false, &success);
+    end_planning(&planning, &next);
+    /* Nobody serves red any more: its keys are in no plan, and load none. */
+    serve(router, 0, "blue", NULL);
+    serve(router, 1, "blue", NULL);
+    next = plan_now(router, 7 * (uint64_t)S, &planning, &(struct kvr_planning_options){0});
+    assert_int_equal(router->plan->keys - router->plan->admitted, 2); /* 77 and 88 */
+    assert_true(router->plan->tail_rate > 0);
+    send_as(router, 7 * (uint64_t)S, "blue", 77, true, &success);
+    end_planning(&planning, &next);
+    free_router(router);
+}
+
+/* A plan of a file without models is of all of them, and the one after it goes on from it. */
+static void test_a_file_without_models(void **state)
+{
+    (void)state;
+    static const char text[] = "# kvroute plan 2, 1 key\nkey,rate,destinations\n"
+                               "000000000000004d,1,c:1\n"; /* 77 */
+    struct kvr_router *router = make_router();
+    const struct kvr_planning_options options = {.plan = {.keep = 1}, .handover = {.every = 2}};
+    send_as(router, S, "red", 77, false, &success);
+    struct kvr_planning planning;
+    struct kvr_next_plan next = plan_now(router, 2 * (uint64_t)S, &planning, &options);
+    assert_int_equal(send_as(router, 2 * (uint64_t)S, "red", 77, true, &success), 1);
+    end_planning(&planning, &next);
+    kvr_planning_begin(&planning, router, 3 * (uint64_t)S);
+    assert_int_equal(kvr_planning_load(&planning, &options, kvr_slice_of(text), &next, NULL), 0);
+    assert_int_equal(next.change.keys_both, 1); /* the last plan names red */
+    assert_int_equal(next.change.keys_moved, 1);
+    kvr_planning_install(router, 3 * (uint64_t)S, &planning, &next);
+    assert_int_equal(router->handover->moving, 1);
+    uint32_t counts[3] = {0};
+    for (uint32_t i = 0; i < 32; i++)
+        counts[send_as(router, 3 * (uint64_t)S, "red", 77, true, &success)]++;
+    assert_true(counts[0] == 0 && counts[1] > 0 && counts[2] > 0);
+    assert_int_equal(send_as(router, 90 * (uint64_t)S, "blue", 77, true, &success), 2);
+    end_planning(&planning, &next);
+    next = plan_now(router, 91 * (uint64_t)S, &planning, &options);
+    assert_int_equal(next.change.keys_both, 2); /* under red and under blue */
+    assert_int_equal(next.change.kept, 2);
+    assert_int_equal(next.change.removed, 0);
+    assert_int_equal(send_as(router, 91 * (uint64_t)S, "blue", 77, true, &success), 2);
+    end_planning(&planning, &next);
+    free_router(router);
+}
+
+/* A few requests within a moment are no rate to split by. */
+static void test_a_young_window_splits_nothing(void **state)
+{
+    (void)state;
+    struct kvr_router *router = make_router();
+    const struct kvr_planning_options options = {.plan = {.q_cap = 2}};
+    struct kvr_planning planning;
+    for (uint32_t i = 0; i < 20; i++)
+        send(router, S + i * 1000000, 77, false);
+    struct kvr_next_plan next = plan_now(router, S + 20000000, &planning, &options);
+    assert_true(planning.window_s == KVR_PLANNING_COUNTED_MIN_S && planning.keys[0].rate == 20);
+    assert_int_equal(router->plan->copies, 1);
+    end_planning(&planning, &next);
+    /* Four a second over a quarter of a minute are believed. */
+    for (uint32_t i = 0; i < 40; i++)
+        send(router, 2 * (uint64_t)S + i * UINT64_C(350000000), 77, true);
+    next = plan_now(router, 16 * (uint64_t)S, &planning, &options);
+    assert_int_equal(router->plan->copies, 2);
+    end_planning(&planning, &next);
+    free_router(router);
+}
+
 /* Key 77 goes from replica 0 to 1, which has twice its weight. */
 static void plan_anew(struct kvr_router *router, uint64_t now, uint32_t every)
 {
@@ -333,6 +458,9 @@ int main(void)
         cmocka_unit_test(test_a_replica_is_known_by_its_name),
         cmocka_unit_test(test_what_a_plan_is_made_from),
         cmocka_unit_test(test_what_is_read_in_pieces),
+        cmocka_unit_test(test_models_have_keys_of_their_own),
+        cmocka_unit_test(test_a_file_without_models),
+        cmocka_unit_test(test_a_young_window_splits_nothing),
         cmocka_unit_test(test_a_key_is_handed_over),
         cmocka_unit_test(test_sizes_are_the_mean_of_prompts),
     };

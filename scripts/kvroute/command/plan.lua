@@ -14,8 +14,8 @@ local function parser_of()
     "Places keys of known rates on destinations (CacheRoute's Algorithm 1): the keys of highest\n"
     .. "rate, as long as there are slots, each to the least loaded; and shows the loads that are\n"
     .. "expected. Exit status: 0 made, 1 failed, 2 asked wrongly.")
-  parser:option("--rates", "CSV with the header key,rate or key,rate,tokens, or *.jsonl with "
-    .. "objects of these; .gz too"):argname("FILE")
+  parser:option("--rates", "CSV with the header key,rate or key,rate,tokens, with a model behind "
+    .. "the key where there are several, or *.jsonl with objects of these; .gz too"):argname("FILE")
   parser:option("--rows", "rates from rows of a router, in place of --rates"):argname("FILE")
     :count("*")
   parser:option("--write-rates", "those of --rows, as --rates reads them"):argname("FILE")
@@ -37,6 +37,8 @@ local function parser_of()
     :argname("N")
   parser:option("--to", "a destination and its weight, which is 1 if left out"):count("*")
     :argname("NAME[=W]")
+  parser:option("--serves", "a destination serves that model, and only those that are named so; "
+    .. "without, any"):count("*"):argname("NAME=MODEL")
   parser:option("--slots", "copies of keys for each destination, on average; no limit if left out")
     :convert(tonumber):argname("N")
   parser:option("--q-cap", "most load of one copy, in the unit of the rates: hotter keys get more "
@@ -129,6 +131,16 @@ local function destinations_of(arguments)
     seen[name] = true
     out[i] = { name = name, weight = weight }
   end
+  for _, text in ipairs(arguments.serves) do
+    local name, model, found = text:match("^([^%s,=]+)=([^%s,]+)$")
+    for _, each in ipairs(out) do
+      if each.name == name then
+        each.models, found = each.models or {}, true
+        each.models[model] = true
+      end
+    end
+    if not found then error(("--serves is NAME=MODEL of a destination, not %s"):format(text), 0) end
+  end
   return out
 end
 
@@ -164,7 +176,8 @@ end
 
 local function rates_of(arguments)
   if arguments.rates then return plan.read_rates(arguments.rates) end
-  local rates = plan_rows.rates(arguments.rows)
+  local rates
+  rates, arguments.counted = plan_rows.rates(arguments.rows)
   if arguments.write_rates then
     store.write_file(arguments.write_rates, plan_rows.csv(rates))
   end
@@ -184,7 +197,12 @@ return function(context)
     if arguments.calibrate then
       return (arguments.calibrate[1] and climb or calibrate)(arguments, context)
     end
-    local last = arguments.last and plan.read(arguments.last)
+    local last, whole
+    if arguments.last then last, whole = plan.read(arguments.last) end
+    if last and not whole then
+      io.stderr:write(("kvroute plan: %s: its version 1 does not say how many keys it has: that "
+        .. "some are missing would go unnoticed\n"):format(arguments.last))
+    end
     local rates = rates_of(arguments)
     if not arguments.destinations and #arguments.to == 0 then return command.OK end
     local made = plan.make(rates, destinations_of(arguments), arguments, last)

@@ -5,7 +5,8 @@ local clock = require("kvroute.import.clock")
 
 local M = {
   summary = "rows of a router, written with rows.blocks",
-  options = { { "block-bytes", "N", "index.block_bytes of that router", 64 } },
+  options = { { "block-bytes", "N", "index.block_bytes of that router", 64 },
+    { "models", nil, "with the model that each has named" } },
 }
 
 local function runs_of(source, row)
@@ -34,6 +35,7 @@ local function request_of(source, row, options)
     sequence = source:whole(row.sequence, "sequence", 1),
     row = {
       session = row.session, tenant = row.routing_key, turn = row.turn,
+      model = options.models and (row.model or "") or nil,
       input_tokens = tokens_of(source, row),
       input_bytes = math.floor(source:number_of(row.prompt_bytes, "prompt_bytes", 1)),
       output_tokens = row.output_tokens or row.max_tokens or 0,

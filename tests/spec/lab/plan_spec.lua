@@ -88,9 +88,80 @@ describe("a plan", function()
 
   it("is read again as it was written", function()
     local made = plan.make(rates_of("a=9 b=0.1 c=2"), equal(3), { q_cap = 4 })
-    local read = plan.read(file_of(plan.csv(made)))
+    local text = plan.csv(made)
+    assert.equal("# kvroute plan 2, 3 keys\nkey,rate,destinations\na,9,0 1 2\n", text:sub(1, 57))
+    local read, whole = plan.read(file_of(text))
     assert.same({ a = { "0", "1", "2" }, c = { "0" }, b = { "1" } }, read)
+    assert.is_true(whole)
     assert.equal(0, plan.churn(read, made).placements)
+  end)
+
+  it("that has been cut, or is empty, is refused; version 1 does not tell", function()
+    local function fails(text, what)
+      local path = file_of(text)
+      local ok, why = pcall(plan.read, path)
+      assert.is_false(ok)
+      assert.equal(path .. ":" .. what, why)
+    end
+    fails("# kvroute plan 2, 2 keys\nkey,rate,destinations\na,1,x\n",
+      "3: the plan ends with 1 of 2 keys: it has been cut")
+    fails("# kvroute plan 2, 0 keys\nkey,rate,destinations\n", "2: a plan has keys")
+    fails("# kvroute plan 3, 1 key\nkey,rate,destinations\na,1,x\n",
+      "1: version 3; 1 and 2 are read")
+    fails("key,rate,destinations\n", "1: a plan has keys")
+    local read, whole = plan.read(file_of("key,rate,destinations\na,1,x\n"))
+    assert.same({ a = { "x" } }, read)
+    assert.is_false(whole)
+  end)
+
+  it("of several models places each key where its model is served", function()
+    local rates = plan.read_rates(file_of("key,model,rate\na,red,6\na,blue,5\nb,blue,4\nc,,1\n"))
+    local destinations = equal(3)
+    destinations[1].models = { red = true }
+    destinations[2].models = { red = true, blue = true }
+    destinations[3].models = { blue = true }
+    local made = plan.make(rates, destinations, {})
+    local text = plan.csv(made)
+    assert.equal("# kvroute plan 2, 4 keys\nkey,model,rate,destinations\na,red,6,0\na,blue,5,1\n"
+      .. "b,blue,4,2\nc,,1,2\n", text)
+    local read = plan.read(file_of(text))
+    assert.same({ ["a,red"] = { "0" }, ["a,blue"] = { "1" }, ["b,blue"] = { "2" },
+      ["c,"] = { "2" } }, read)
+    assert.equal(0, plan.churn(read, made).placements)
+    assert.equal(0, plan.make(rates, destinations, { keep = true }, read).change.keys_moved)
+    -- A plan of keys whatever their model had each of them under all models; 0 serves no blue.
+    made = plan.make(rates, destinations, { keep = true }, { a = { "0" }, b = { "2" } })
+    assert.same({ "0", "1", "2" }, { made.entries[1].to[1], made.entries[2].to[1],
+      made.entries[3].to[1] })
+    -- Two slots on what serves red, and no more, whatever the others have left.
+    rates = plan.read_rates(file_of("key,model,rate\na,red,9\nb,red,8\nc,red,7\nd,blue,1\n"))
+    made = plan.make(rates, destinations, { slots = 1 })
+    assert.same({ a = "0", b = "1", d = "2" }, placements(made))
+    assert.equal(7, made.tail_rate)
+    assert.same({ 0, 0, 1 }, { made.destinations[1].load - 9 - 3.5, made.destinations[2].load - 8
+      - 3.5, made.destinations[3].load })
+  end)
+
+  it("of many destinations keeps to the models of each", function()
+    local rates, destinations = {}, equal(150)
+    for i = 1, 150 do destinations[i].models = { ["m" .. i % 3] = true } end
+    for i = 1, 300 do rates[i] = { key = "k" .. i, model = "m" .. i % 3, rate = i } end
+    for _, entry in ipairs(plan.make(rates, destinations, { phi = 0.1 }).entries) do
+      for _, name in ipairs(entry.to) do
+        assert.equal(entry.model, "m" .. (tonumber(name) + 1) % 3)
+      end
+    end
+  end)
+
+  it("does not split by what was counted for too short a time", function()
+    local function copies(counted)
+      return plan.make(rates_of("a=20 b=5"), equal(4), { q_cap = 6, counted = counted }).copies
+    end
+    assert.equal(5, copies(nil)) -- 20 a second over 6 are four
+    assert.equal(5, copies(20)) -- 400 requests
+    assert.equal(3, copies(2)) -- 40 requests: a copy is of 32 at least
+    assert.equal(2, copies(1.6)) -- 32
+    assert.equal(2, copies(0.01))
   end)
 
   it("reads rates as CSV and as JSON lines", function()
@@ -124,6 +195,10 @@ describe("a plan", function()
     fails("key,rate\na,nan\n", nil, 2, "rate: ")
     fails("key,rate\na,1\nb,1\na,2\n", nil, 4, "key: a was on line 2")
     fails("key,rate\na b,1\n", nil, 2, "key: ")
+    fails("key,model,rate\na,m,1\na,n,1\na,m,1\n", nil, 4, "key: a,m was on line 2")
+    fails("key,model,rate\na,m n,1\n", nil, 2, "model: ")
+    fails('{"key":"a","rate":1}\n{"key":"b","rate":1,"model":"m"}\n', ".jsonl", 2,
+      "model: is there: all keys have one or none has")
     fails("key,rate,tokens\na,1,0\n", nil, 2, "tokens: ")
     fails("key,rate,tokens\na,1\n", nil, 2, "2 cells")
     fails("key,rate\n,1\n", nil, 2, "key: ")
