@@ -86,8 +86,7 @@ static void write_request(struct kvr_exchange *exchange, const struct kvr_http_h
     uv_buf_t bufs[2] = {uv_buf_init(ingress->head_out.data, (unsigned)ingress->head_out.len),
                         uv_buf_init((char *)body.data, (unsigned)body.len)};
     exchange->state = KVR_EXCHANGE_SENT;
-    exchange->sent_ns =
-        0; /* a busy turn sends at its end: till then an earlier try's would stand */
+    exchange->sent_ns = 0; /* until a busy turn's end, an earlier try's would stand */
     kvr_upstream_write(exchange->upstream, bufs, body.len ? 2 : 1);
 }
 
