@@ -145,6 +145,25 @@ describe("the queue", function()
     assert.equal(60, hits(fleet, "queue.deadline_ms"))
   end)
 
+  it("counts a pipelined request from when the one before it ran out", function()
+    local fleet = Fleet.start({ replicas = one_at_a_time, config = {
+      queue = { max = 8, deadline_ms = 1000 },
+      health = { interval_ms = 60000 }, scrape = { enabled = false }, -- only a timer wakes it
+    } })
+    ask(fleet, "running")
+    local exchange = fleet.replicas[1]:take()
+    local client = fleet:connect()
+    client:send(http.text(chat_request("second")) .. http.text(chat_request("third")))
+    for _ = 1, 2 do
+      client:expect("POST")
+      check.api_error(client:finish(4), 503, "queue_deadline")
+    end
+    exchange:reply()
+    for i, row in ipairs(fleet:rows(3)) do
+      if i < 3 then assert.is_true(row.total_ms - row.waited_ms < 500, "total " .. row.total_ms) end
+    end
+  end)
+
   it("lets nobody whom the policy holds wait past it", function()
     local fleet = Fleet.start({ replicas = 1, policies = { hold = [[
       return { api = 1, name = "hold", pick = function(request, view)
