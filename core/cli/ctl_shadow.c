@@ -28,7 +28,7 @@ static double share(struct kvr_slice json, const char *part, const char *whole)
     return of > 0 ? 100 * kvr_pick_number(json, part) / of : 0;
 }
 
-static void print_summary(struct kvr_slice shadow)
+static void print_summary(struct kvr_slice shadow, bool matching)
 {
     printf("  %s decisions in %s: %.1f %% agreed, %s disagreed\n",
            kvr_ctl_number(shadow, "evaluated", 1, 0).text,
@@ -38,6 +38,10 @@ static void print_summary(struct kvr_slice shadow)
            kvr_ctl_number(shadow, "spilled", 1, 0).text,
            kvr_ctl_number(shadow, "fallbacks", 1, 0).text,
            kvr_ctl_number(shadow, "failed", 1, 0).text);
+    if (!matching) {
+        puts("  match: not looked up, no script in force needs it");
+        return;
+    }
     printf("  match: %.1f %% of %s prompt tokens where they went, %.1f %% where it would have sent "
            "them\n",
            share(shadow, "acting_match_tokens", "prompt_tokens"),
@@ -45,10 +49,10 @@ static void print_summary(struct kvr_slice shadow)
            share(shadow, "match_tokens", "prompt_tokens"));
 }
 
-static void print_state(struct kvr_slice shadow)
+static void print_state(struct kvr_slice shadow, bool matching)
 {
     if (kvr_pick_number(shadow, "evaluated") + kvr_pick_number(shadow, "failed") > 0)
-        print_summary(shadow);
+        print_summary(shadow, matching);
     else
         puts("  no decision yet");
     if (kvr_pick_true(shadow, "quarantined"))
@@ -75,12 +79,15 @@ static void print_replicas(struct kvr_slice shadow)
 }
 
 /* Tokens a decision. */
-static void put_mean(struct kvr_table *table, struct kvr_slice pair, const char *sum)
+static void put_mean(struct kvr_table *table, struct kvr_slice pair, const char *sum, bool known)
 {
-    kvr_table_cell(table, "%.0f", kvr_pick_number(pair, sum) / kvr_pick_number(pair, "count"));
+    if (known)
+        kvr_table_cell(table, "%.0f", kvr_pick_number(pair, sum) / kvr_pick_number(pair, "count"));
+    else
+        kvr_table_cell(table, "%s", "-");
 }
 
-static void print_disagreements(struct kvr_slice shadow)
+static void print_disagreements(struct kvr_slice shadow, bool matching)
 {
     struct kvr_table table;
     struct kvr_walk walk;
@@ -92,8 +99,8 @@ static void print_disagreements(struct kvr_slice shadow)
         kvr_table_cell(&table, "%s", kvr_pick_text(walk.item, "acting_reason").text);
         kvr_table_cell(&table, "%s", kvr_pick_text(walk.item, "reason").text);
         kvr_table_cell(&table, "%s", kvr_ctl_number(walk.item, "count", 1, 0).text);
-        put_mean(&table, walk.item, "acting_match_tokens");
-        put_mean(&table, walk.item, "match_tokens");
+        put_mean(&table, walk.item, "acting_match_tokens", matching);
+        put_mean(&table, walk.item, "match_tokens", matching);
     }
     kvr_table_print(&table, stdout, KVR_TABLE_WIDTH);
     kvr_table_deinit(&table);
@@ -105,19 +112,23 @@ static void print_disagreements(struct kvr_slice shadow)
 static void show_shadows(struct kvr_slice answer)
 {
     struct kvr_walk walk;
-    bool any = false;
+    bool any = false, matching = kvr_pick_true(answer, "matching");
+    double canary = 100 * kvr_pick_number(answer, "acting.canary_share");
     for (kvr_walk_start(&walk, answer, "shadows"); kvr_walk_next(&walk); any = true) {
         struct kvr_slice shadow = walk.item;
         printf("%s%s: ", any ? "\n" : "", kvr_pick_text(shadow, "role").text);
         print_scripts(shadow);
         fputs("\n  against ", stdout);
         print_scripts(kvr_pick(answer, "acting"));
+        if (canary > 0 && kvr_pick(answer, "acting.canary.name").len)
+            printf(", and for %g %% the canary %s", canary,
+                   kvr_pick_text(answer, "acting.canary.name").text);
         puts("");
-        print_state(shadow);
+        print_state(shadow, matching);
         if (kvr_pick_number(shadow, "evaluated") > 0)
             print_replicas(shadow);
         if (kvr_pick_number(shadow, "disagreed") > 0)
-            print_disagreements(shadow);
+            print_disagreements(shadow, matching);
     }
     puts(any ? "\nBiased: beliefs and loads are what the acting policy made of them. Matches are "
                "estimated tokens."

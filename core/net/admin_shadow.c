@@ -123,6 +123,8 @@ void kvr_admin_shadow(struct kvr_admin_call *call)
     write_script(&json, "canary", router, KVR_ROLE_CANARY);
     kvr_json_double(&json, "canary_share", router->options.canary_share);
     kvr_json_object_end(&json);
+    /* Without, every match below is 0 for not having been looked up. */
+    kvr_json_bool(&json, "matching", (router->needs & KVR_NEEDS_MATCH) != 0);
     kvr_json_uint(&json, "shadows_max", KVR_SHADOWS_MAX);
     kvr_json_array_begin(&json, "shadows");
     for (uint32_t i = 0; i < KVR_SHADOWS_MAX; i++)

@@ -217,6 +217,24 @@ describe("a shadow", function()
     assert.is_nil(fleet:row(10).shadow)
   end)
 
+  it("shows matches that nobody looked up as that, and who else acts", function()
+    local fleet = Fleet.start({ replicas = 2, script = Replica.answers(), config = {
+      policy = "round_robin", shadow = { "p2c" },
+    } })
+    local text = Text.long(700)
+    for _ = 1, 8 do fleet:chat(text) end
+    local out = shows(fleet, "shadow")
+    has(out, "match: not looked up, no script in force needs it")
+    local acting, shadow = out:match("\n  round_robin +p2c +%d+ +(%S+) +(%S+)\n")
+    assert.is_true(acting == nil or acting == "-" and shadow == "-", out) -- nil: all agreed
+    assert.is_nil(out:find("canary", 1, true))
+    shows(fleet, "canary", "prefix_affinity", "0.25")
+    out = shows(fleet, "shadow")
+    has(out, "against round_robin (generation 1), and for 25 % the canary prefix_affinity")
+    fleet:chat(text)
+    assert.is_nil(shows(fleet, "shadow"):find("not looked up", 1, true))
+  end)
+
   it("must exist at the start, as policies must", function()
     local fleet = Fleet.start()
     for _, case in ipairs({
