@@ -54,8 +54,3 @@ uint64_t kvr_histogram_count_le(const struct kvr_histogram *histogram, uint64_t 
         seen += histogram->buckets[i];
     return seen;
 }
-
-void kvr_histogram_reset(struct kvr_histogram *histogram)
-{
-    memset(histogram, 0, sizeof *histogram);
-}

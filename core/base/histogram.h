@@ -24,6 +24,5 @@ void kvr_histogram_add(struct kvr_histogram *histogram, uint64_t value);
 uint64_t kvr_histogram_quantile(const struct kvr_histogram *histogram, double share);
 /* How many samples are <= value, by bucket (a Prometheus `le` count). */
 uint64_t kvr_histogram_count_le(const struct kvr_histogram *histogram, uint64_t value);
-void kvr_histogram_reset(struct kvr_histogram *histogram);
 
 #endif

@@ -37,25 +37,18 @@ void kvr_sketch_deinit(struct kvr_sketch *sketch)
     *sketch = (struct kvr_sketch){0};
 }
 
-void kvr_sketch_add_many(struct kvr_sketch *sketch, uint64_t value, uint64_t times)
+void kvr_sketch_add(struct kvr_sketch *sketch, uint64_t value)
 {
-    if (times == 0)
-        return;
     if (!sketch->steps)
         sketch->steps = kvr_alloc_zero(ALL_STEPS, sizeof *sketch->steps);
     if (sketch->count == 0 || value < sketch->least)
         sketch->least = value;
     if (value > sketch->most)
         sketch->most = value;
-    sketch->count += times;
-    sketch->sum += (double)value * (double)times;
-    sketch->squares += (double)value * (double)value * (double)times;
-    sketch->steps[step_of(value)] += times;
-}
-
-void kvr_sketch_add(struct kvr_sketch *sketch, uint64_t value)
-{
-    kvr_sketch_add_many(sketch, value, 1);
+    sketch->count++;
+    sketch->sum += (double)value;
+    sketch->squares += (double)value * (double)value;
+    sketch->steps[step_of(value)]++;
 }
 
 double kvr_sketch_mean(const struct kvr_sketch *sketch)

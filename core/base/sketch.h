@@ -21,7 +21,6 @@ struct kvr_sketch {
 /* Zeroed is empty. */
 void kvr_sketch_deinit(struct kvr_sketch *sketch);
 void kvr_sketch_add(struct kvr_sketch *sketch, uint64_t value);
-void kvr_sketch_add_many(struct kvr_sketch *sketch, uint64_t value, uint64_t times);
 
 /* All of these are NaN when empty. */
 double kvr_sketch_mean(const struct kvr_sketch *sketch);

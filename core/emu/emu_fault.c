@@ -314,12 +314,3 @@ bool kvr_emu_faults_take(struct kvr_emu_faults *faults, struct kvr_slice path,
     }
     return false;
 }
-
-const struct kvr_emu_fault *kvr_emu_faults_find(const struct kvr_emu_faults *faults,
-                                                enum kvr_emu_fault_kind kind)
-{
-    for (uint32_t i = 0; i < faults->len; i++)
-        if (faults->items[i].kind == kind)
-            return &faults->items[i];
-    return NULL;
-}

@@ -99,8 +99,5 @@ int kvr_emu_faults_add(struct kvr_emu_faults *faults, const struct kvr_emu_fault
 bool kvr_emu_faults_take(struct kvr_emu_faults *faults, struct kvr_slice path,
                          struct kvr_slice body, bool generates, bool reused,
                          struct kvr_emu_fault *fault);
-/* Whether one of that kind is set. */
-const struct kvr_emu_fault *kvr_emu_faults_find(const struct kvr_emu_faults *faults,
-                                                enum kvr_emu_fault_kind kind);
 
 #endif

@@ -5,24 +5,6 @@
 
 #define CELL 12u
 
-static const char *const names[] = {"ascii", "cjk", "emoji", "mixed"};
-
-bool kvr_emu_alphabet_of(struct kvr_slice name, enum kvr_emu_alphabet *alphabet)
-{
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (kvr_slice_is(name, names[i])) {
-            *alphabet = (enum kvr_emu_alphabet)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-const char *kvr_emu_alphabet_name(enum kvr_emu_alphabet alphabet)
-{
-    return names[alphabet];
-}
-
 static uint64_t cell_hash(uint64_t seed, size_t cell)
 {
     return kvr_mix64(seed + (cell + 1) * 0x9e3779b97f4a7c15u);

@@ -14,10 +14,6 @@
 
 enum kvr_emu_alphabet { KVR_EMU_ASCII, KVR_EMU_CJK, KVR_EMU_EMOJI, KVR_EMU_MIXED };
 
-/* False when there is no alphabet of that name: ascii, cjk, emoji, mixed. */
-bool kvr_emu_alphabet_of(struct kvr_slice name, enum kvr_emu_alphabet *alphabet);
-const char *kvr_emu_alphabet_name(enum kvr_emu_alphabet alphabet);
-
 /* The greatest offset <= `at` that is no place inside a character: an engine sends no half ones. */
 size_t kvr_emu_text_cut(enum kvr_emu_alphabet alphabet, uint64_t seed, size_t at);
 /* Writes bytes [offset, offset + len) of the text of `seed`. */

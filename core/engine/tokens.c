@@ -137,13 +137,6 @@ void kvr_tokens_markup(struct kvr_tokens *tokens, enum kvr_markup kind, uint32_t
         append(tokens, (uint32_t)kind * MARKUP_IDS_A_KIND + i);
 }
 
-void kvr_tokens_message(struct kvr_tokens *tokens, enum kvr_markup role, struct kvr_slice text)
-{
-    kvr_tokens_markup(tokens, role, KVR_MARKUP_OPEN_TOKENS);
-    kvr_tokens_text(tokens, text);
-    kvr_tokens_markup(tokens, KVR_MARKUP_END, 1);
-}
-
 void kvr_tokens_id(struct kvr_tokens *tokens, uint32_t id)
 {
     reserve(tokens, 1);

@@ -23,7 +23,9 @@
  *   kvr_tokens_init(&tokens, 1.59);
  *   kvr_tokens_begin(&tokens, salt, false);         <- once a request; keeps its memory
  *   kvr_tokens_markup(&tokens, KVR_MARKUP_HEAD, 28);
- *   kvr_tokens_message(&tokens, KVR_MARKUP_USER, text);
+ *   kvr_tokens_markup(&tokens, KVR_MARKUP_USER, KVR_MARKUP_OPEN_TOKENS);    <- a message
+ *   kvr_tokens_text(&tokens, text);
+ *   kvr_tokens_markup(&tokens, KVR_MARKUP_END, 1);
  *   kvr_tokens_markup(&tokens, KVR_MARKUP_ASSISTANT, 3);
  *   prompt_tokens = tokens.count;
  *   kvr_tokens_text(&tokens, answer);
@@ -77,8 +79,6 @@ void kvr_tokens_begin(struct kvr_tokens *tokens, uint64_t salt, bool keep_ids);
 void kvr_tokens_text(struct kvr_tokens *tokens, struct kvr_slice text);
 /* `len` tokens of one kind, the same ones each time. len <= 256. */
 void kvr_tokens_markup(struct kvr_tokens *tokens, enum kvr_markup kind, uint32_t len);
-/* A whole message: 3 tokens for its role, its text, 1 token for its end. */
-void kvr_tokens_message(struct kvr_tokens *tokens, enum kvr_markup role, struct kvr_slice text);
 void kvr_tokens_id(struct kvr_tokens *tokens, uint32_t id);
 void kvr_tokens_segment(struct kvr_tokens *tokens, uint64_t id, uint32_t len);
 

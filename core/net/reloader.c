@@ -348,17 +348,6 @@ void kvr_reloader_remove(struct kvr_reloader *reloader, const char *path)
     plan_poll(reloader);
 }
 
-void kvr_reloader_poke(struct kvr_reloader *reloader)
-{
-    KVR_LIST_FOREACH (link, &reloader->files) {
-        struct watched_file *file = file_of(link);
-        file->seen = read_signature(file->path);
-        file->named = false;
-        file->due = true;
-    }
-    report_due(reloader);
-}
-
 #define DEFAULT_OPTION(name)                                                                       \
     if (reloader->options.name == 0)                                                               \
     reloader->options.name = default_options.name

@@ -66,8 +66,6 @@ void kvr_reloader_init(struct kvr_reloader *reloader, struct kvr_loop *loop,
 int kvr_reloader_add(struct kvr_reloader *reloader, const char *path, struct kvr_error *error);
 /* Both may be called from on_changed. A path that is not watched is ignored. */
 void kvr_reloader_remove(struct kvr_reloader *reloader, const char *path);
-/* Reports every watched file, changed or not, before it returns (SIGHUP). */
-void kvr_reloader_poke(struct kvr_reloader *reloader);
 /* Calls back from the loop, after which the memory may go. */
 void kvr_reloader_close(struct kvr_reloader *reloader, void *context,
                         void (*on_closed)(void *context));

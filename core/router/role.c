@@ -44,12 +44,7 @@ enum kvr_script_kind kvr_role_kind(enum kvr_script_role role)
 enum kvr_script_role kvr_role_spill(enum kvr_script_role policy)
 {
     KVR_CHECK(kvr_role_kind(policy) == KVR_SCRIPT_POLICY);
-    if (!kvr_role_is_shadow(policy))
+    if (policy < KVR_ROLE_SHADOW || policy >= KVR_ROLE_BASELINE)
         return KVR_ROLE_SPILL;
     return kvr_role_shadow_spill((uint32_t)policy - KVR_ROLE_SHADOW);
-}
-
-bool kvr_role_is_shadow(enum kvr_script_role role)
-{
-    return role >= KVR_ROLE_SHADOW && role < KVR_ROLE_BASELINE;
 }

@@ -37,7 +37,5 @@ enum kvr_script_role kvr_role_named(struct kvr_slice name);
 enum kvr_script_kind kvr_role_kind(enum kvr_script_role role);
 /* The role of the spill rule that is asked after the picks of this policy. */
 enum kvr_script_role kvr_role_spill(enum kvr_script_role policy);
-/* A shadow or a shadow's spill rule: it acts on nothing. */
-bool kvr_role_is_shadow(enum kvr_script_role role);
 
 #endif

@@ -24,6 +24,13 @@ static uint32_t shared_blocks(const struct kvr_tokens *a, const struct kvr_token
     return run;
 }
 
+static void add_message(struct kvr_tokens *tokens, enum kvr_markup role, struct kvr_slice text)
+{
+    kvr_tokens_markup(tokens, role, KVR_MARKUP_OPEN_TOKENS);
+    kvr_tokens_text(tokens, text);
+    kvr_tokens_markup(tokens, KVR_MARKUP_END, 1);
+}
+
 static void test_cuts(void **state)
 {
     (void)state;
@@ -104,9 +111,9 @@ static void test_ids_give_the_chain_of_their_text(void **state)
     kvr_tokens_init(&ids, 4.0);
     kvr_tokens_begin(&text, 7, true);
     kvr_tokens_markup(&text, KVR_MARKUP_HEAD, 28);
-    kvr_tokens_message(&text, KVR_MARKUP_USER,
-                       kvr_slice_of("The quick brown fox jumps over the lazy dog, twice a day, "
-                                    "and thinks nothing of it at all."));
+    add_message(&text, KVR_MARKUP_USER,
+                kvr_slice_of("The quick brown fox jumps over the lazy dog, twice a day, "
+                             "and thinks nothing of it at all."));
     kvr_tokens_begin(&ids, 7, false);
     for (uint32_t i = 0; i < text.count; i++) {
         assert_true(text.ids[i] <= INT32_MAX);
@@ -207,7 +214,7 @@ static void begin_chat(struct kvr_tokens *tokens, const char *question)
 {
     kvr_tokens_begin(tokens, 0, false);
     kvr_tokens_markup(tokens, KVR_MARKUP_HEAD, 28);
-    kvr_tokens_message(tokens, KVR_MARKUP_USER, kvr_slice_of(question));
+    add_message(tokens, KVR_MARKUP_USER, kvr_slice_of(question));
 }
 
 static void test_answer_is_found_in_the_next_turn(void **state)
@@ -232,8 +239,8 @@ static void test_answer_is_found_in_the_next_turn(void **state)
             assert_int_equal(first.count, prompt + said);
 
             begin_chat(&second, "What is the airspeed velocity of an unladen swallow?");
-            kvr_tokens_message(&second, KVR_MARKUP_ASSISTANT, kvr_slice_make(answer, bytes));
-            kvr_tokens_message(&second, KVR_MARKUP_USER, kvr_slice_of("African or European?"));
+            add_message(&second, KVR_MARKUP_ASSISTANT, kvr_slice_make(answer, bytes));
+            add_message(&second, KVR_MARKUP_USER, kvr_slice_of("African or European?"));
             assert_int_equal(shared_blocks(&first, &second), (prompt + said) / 16);
         }
         kvr_tokens_deinit(&first);
