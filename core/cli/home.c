@@ -34,17 +34,34 @@ static int find(char found[PATH_MAX], const char *from, const char *const *names
     return try(found, KVR_SOURCE_DIR, in_sources, mark);
 }
 
-int kvr_home_find(struct kvr_home *home, struct kvr_error *error)
+static int find_binary(struct kvr_home *home, char folder[PATH_MAX], struct kvr_error *error)
 {
     ssize_t len = readlink("/proc/self/exe", home->binary, sizeof home->binary - 1);
     if (len <= 0)
         return kvr_error_set(error, KVR_E_IO, "/proc/self/exe cannot be read");
     home->binary[len] = '\0';
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", home->binary);
+    snprintf(folder, PATH_MAX, "%s", home->binary);
     *strrchr(folder, '/') = '\0';
-    if (find(home->policies, folder, policies, "/policies", "prefix_affinity.lua"))
-        return kvr_error_set(error, KVR_E_NOT_FOUND, "there are no policies beside %s", folder);
+    return 0;
+}
+
+int kvr_home_find_policies(struct kvr_home *home, struct kvr_error *error)
+{
+    char folder[PATH_MAX];
+    int rc = find_binary(home, folder, error);
+    if (rc == 0 && find(home->policies, folder, policies, "/policies", "prefix_affinity.lua"))
+        rc = kvr_error_set(error, KVR_E_NOT_FOUND, "there are no policies beside %s", folder);
+    return rc;
+}
+
+int kvr_home_find(struct kvr_home *home, struct kvr_error *error)
+{
+    char folder[PATH_MAX];
+    int rc = kvr_home_find_policies(home, error);
+    if (rc == 0)
+        rc = find_binary(home, folder, error);
+    if (rc)
+        return rc;
     if (find(home->library, folder, libraries, "/scripts", "kvroute/main.lua"))
         return kvr_error_set(error, KVR_E_NOT_FOUND, "there is no Lua library beside %s", folder);
     return 0;

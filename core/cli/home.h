@@ -15,5 +15,7 @@ struct kvr_home {
 
 /* KVR_E_NOT_FOUND, with what is missing. */
 int kvr_home_find(struct kvr_home *home, struct kvr_error *error);
+/* The policies alone: who routes needs no library. */
+int kvr_home_find_policies(struct kvr_home *home, struct kvr_error *error);
 
 #endif

@@ -13,6 +13,7 @@
 #include "config.h"
 #include "descriptors.h"
 #include "file.h"
+#include "handed.h"
 #include "ingress.h"
 #include "log.h"
 #include "memory.h"
@@ -26,10 +27,13 @@ struct server {
     struct kvr_loop loop;
     struct kvr_ingress ingress;
     struct kvr_admin admin;
-    uv_timer_t deadline; /* while draining: looks whether all streams have ended */
+    struct kvr_handed handed;
+    uv_timer_t deadline; /* after the signal to end: what is due by now */
+    uint64_t unready_ns;
     uint64_t drain_ns;
+    uint64_t end_began_ns;
     uint64_t drain_began_ns;
-    bool draining;
+    bool ending;
     bool closing;
     bool closed;
 };
@@ -54,26 +58,42 @@ static void close_all(struct server *server)
     kvr_ingress_close(&server->ingress, server, on_closed);
 }
 
+static void drain(struct server *server, uint64_t now_ns)
+{
+    server->drain_began_ns = now_ns;
+    kvr_log(KVR_LOG_INFO, "finishing %u open requests", kvr_ingress_open(&server->ingress));
+    kvr_ingress_drain(&server->ingress);
+    kvr_admin_hand_over(&server->admin);
+}
+
 static void on_deadline(uv_timer_t *timer)
 {
     struct server *server = timer->data;
-    bool late = kvr_loop_now() - server->drain_began_ns >= server->drain_ns;
-    if (late || kvr_ingress_open(&server->ingress) == 0)
+    uint64_t now_ns = kvr_loop_now();
+    if (!server->ingress.draining) {
+        if (now_ns - server->end_began_ns >= server->unready_ns)
+            drain(server, now_ns);
+        return;
+    }
+    bool late = now_ns - server->drain_began_ns >= server->drain_ns;
+    if (late || kvr_ingress_drained(&server->ingress))
         close_all(server);
 }
 
 static void on_end_signal(void *context, int number)
 {
     struct server *server = context;
-    if (server->draining) {
+    if (server->ending) {
+        server->unready_ns = 0;
         server->drain_ns = 0;
         return;
     }
-    server->draining = true;
-    server->drain_began_ns = kvr_loop_now();
-    kvr_log(KVR_LOG_INFO, "%s: finishing %u open requests",
-            number == SIGTERM ? "SIGTERM" : "SIGINT", kvr_ingress_open(&server->ingress));
-    kvr_ingress_drain(&server->ingress);
+    server->ending = true;
+    server->end_began_ns = kvr_loop_now();
+    kvr_ingress_leave(&server->ingress);
+    kvr_log(KVR_LOG_INFO, "%s: ending", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (server->unready_ns == 0)
+        drain(server, server->end_began_ns);
     uv_timer_start(&server->deadline, on_deadline, 0, 20);
 }
 
@@ -107,6 +127,8 @@ static int start(struct server *server, const struct kvr_config *config, struct 
     struct kvr_ingress *ingress = &server->ingress;
     struct kvr_admin_options admin = {.listen = kvr_config_text(config, "admin.listen"),
                                       .token = kvr_config_text(config, "admin.token")};
+    if (server->handed.admin[0])
+        admin.listen = server->handed.admin;
     int rc = kvr_serve_choose_scripts(&ingress->scripts, config, error);
     if (rc == 0)
         rc = kvr_ingress_start(ingress, error) ? kvr_serve_blame_start(config, error) : 0;
@@ -120,6 +142,8 @@ static int start(struct server *server, const struct kvr_config *config, struct 
         rc = kvr_serve_blame(config, "gate.file", error);
     if (rc == 0 && kvr_admin_start(&server->admin, &server->loop, ingress, &admin, error))
         rc = kvr_serve_blame(config, "admin.listen", error);
+    if (rc == 0)
+        kvr_ingress_may_accept(ingress);
     return rc;
 }
 
@@ -133,6 +157,16 @@ static void say_where(const struct server *server)
     fflush(stdout);
 }
 
+/* Whoever handed sockets over has said where to listen. */
+static void listen_at_handed(struct kvr_ingress_options *options, const struct kvr_handed *handed)
+{
+    if (handed->listen_count == 0)
+        return;
+    options->listen_count = handed->listen_count;
+    for (uint32_t i = 0; i < handed->listen_count; i++)
+        options->listen[i] = handed->listen[i];
+}
+
 static int run(const struct kvr_config *config)
 {
     struct server *server = kvr_alloc_zero(1, sizeof *server);
@@ -140,9 +174,11 @@ static int run(const struct kvr_config *config)
     signal(SIGPIPE, SIG_IGN);
     kvr_loop_init(&server->loop, uv_default_loop());
     struct kvr_ingress_options options;
-    if (kvr_serve_options(&options, config, &error))
+    if (kvr_serve_options(&options, config, &error) || kvr_handed_take(&server->handed, &error))
         return fail(&error);
+    listen_at_handed(&options, &server->handed);
     options.listener.descriptors_max = kvr_descriptors_raise();
+    server->unready_ns = (uint64_t)(kvr_config_number(config, "timeouts.unready_ms") * 1e6);
     server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
     kvr_ingress_init(&server->ingress, &server->loop, &options);
     size_t heap = (size_t)(kvr_config_number(config, "scripts.memory_mb") * (1 << 20));

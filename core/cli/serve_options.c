@@ -2,12 +2,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "home.h"
 #include "log.h"
 
 #define REPLICA_MODELS_MAX KVR_REPLICA_MODELS_MAX
@@ -39,31 +37,16 @@ static int check_folder(const struct kvr_config *config, const char *path, struc
     return 0;
 }
 
-/* A folder with prefix_affinity.lua: where the configuration says, beside the sources the binary
- * was built from, or where it was installed. */
+/* Where the configuration says, else what came with the binary. */
 static const char *find_policies(const struct kvr_config *config, struct kvr_error *error)
 {
-    static char found[PATH_MAX];
-    static const char *const beside[] = {"/../share/kvroute/policies", "/../policies",
-                                         "/../../policies", "/policies"};
+    static struct kvr_home home;
     const char *configured = kvr_config_text(config, "policies_dir");
     if (configured && *configured)
         return check_folder(config, configured, error) ? NULL : configured;
-    char binary[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", binary, sizeof binary - 1);
-    binary[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(binary, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
-        char path[PATH_MAX + 64];
-        snprintf(path, sizeof path, "%s%s/prefix_affinity.lua", binary, beside[i]);
-        if (access(path, R_OK) != 0)
-            continue;
-        path[strlen(path) - strlen("/prefix_affinity.lua")] = '\0';
-        return realpath(path, found);
-    }
-    kvr_error_set(error, KVR_E_NOT_FOUND, "no policies beside the binary: set policies_dir");
+    if (kvr_home_find_policies(&home, error) == 0)
+        return home.policies;
+    kvr_serve_blame(config, "policies_dir", error);
     return NULL;
 }
 
@@ -78,6 +61,7 @@ static void read_limits(struct kvr_ingress_options *options, const struct kvr_co
         .idle_ns = ms(config, "timeouts.client_idle_ms"),
         .request_ns = ms(config, "timeouts.client_body_ms"),
         .write_stall_ns = ms(config, "timeouts.client_stall_ms"),
+        .parting_ns = ms(config, "timeouts.client_parting_ms"),
     };
     options->stream_buffer_bytes = bytes(config, "limits.stream_buffer_bytes");
     for (int i = 0; i < KVR_TIME_LIMITS; i++)

@@ -344,6 +344,12 @@ const char *kvr_admin_address(const struct kvr_admin *admin)
     return admin->listener.address;
 }
 
+void kvr_admin_hand_over(struct kvr_admin *admin)
+{
+    if (admin->listener.handed)
+        kvr_listener_stop(&admin->listener);
+}
+
 void kvr_admin_close(struct kvr_admin *admin)
 {
     kvr_listener_close(&admin->listener);

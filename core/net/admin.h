@@ -78,6 +78,8 @@ int kvr_admin_start(struct kvr_admin *admin, struct kvr_loop *loop, struct kvr_i
                     const struct kvr_admin_options *options, struct kvr_error *error);
 /* As bound. */
 const char *kvr_admin_address(const struct kvr_admin *admin);
+/* The router drains: leaves a socket that was handed to it to whoever has it next. */
+void kvr_admin_hand_over(struct kvr_admin *admin);
 /* Closes everything, after a start that went well. The loop must run until its handles are closed
  * before the memory goes. */
 void kvr_admin_close(struct kvr_admin *admin);

@@ -330,15 +330,15 @@ static void read_peer(struct kvr_client *client)
                 strlen(client->peer) - (sizeof mapped - 1) + 1);
 }
 
-void kvr_client_accept(struct kvr_listener *listener)
+void kvr_client_accept(struct kvr_listener *listener, int fd)
 {
     struct kvr_client *client = kvr_alloc_zero(1, sizeof *client);
     client->listener = listener;
     kvr_list_init(&client->link);
     kvr_stream_init(&client->stream, listener->loop, &events);
     listener->connections++;
-    int rc = uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&client->stream.tcp);
-    int fd = -1;
+    int rc = fd >= 0 ? uv_tcp_open(&client->stream.tcp, fd)
+                     : uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&client->stream.tcp);
     (void)uv_fileno((uv_handle_t *)&client->stream.tcp, &fd);
     if (rc || !kvr_listener_has_room(listener, fd)) {
         listener->counters.refused_connections++;

@@ -126,8 +126,8 @@ static inline size_t kvr_client_unsent(const struct kvr_client *client)
     return kvr_stream_unsent(&client->stream);
 }
 
-/* For the listener. */
-void kvr_client_accept(struct kvr_listener *listener);
+/* For the listener: of the connection that libuv has for it, or of the accepted `fd`. */
+void kvr_client_accept(struct kvr_listener *listener, int fd);
 void kvr_client_close(struct kvr_client *client);
 /* Closes an idle one, once its last answer has gone out. */
 void kvr_client_dismiss(struct kvr_client *client);

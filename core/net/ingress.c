@@ -62,6 +62,37 @@ uint32_t kvr_ingress_open(const struct kvr_ingress *ingress)
     return open;
 }
 
+bool kvr_ingress_drained(const struct kvr_ingress *ingress)
+{
+    for (uint32_t i = 0; i < ingress->listeners_count; i++)
+        if (kvr_listener_parting(&ingress->listeners[i]))
+            return false;
+    return kvr_ingress_open(ingress) == 0;
+}
+
+static bool has_somewhere_to_go(const struct kvr_ingress *ingress)
+{
+    const struct kvr_replica_table *replicas = &ingress->router.replicas;
+    bool all_probed = true;
+    for (uint32_t i = 0; i < replicas->end; i++) {
+        if (!replicas->slots[i].member)
+            continue;
+        if (replicas->slots[i].operational != KVR_DOWN)
+            return true;
+        all_probed &= ingress->router.health.entries[i].failures > 0;
+    }
+    return all_probed || kvr_loop_now() - ingress->started_ns >= KVR_DOORS_NS;
+}
+
+void kvr_ingress_may_accept(struct kvr_ingress *ingress)
+{
+    if (ingress->accepting || ingress->draining || !has_somewhere_to_go(ingress))
+        return;
+    ingress->accepting = true;
+    for (uint32_t i = 0; i < ingress->listeners_count; i++)
+        kvr_listener_open(&ingress->listeners[i]);
+}
+
 /* ---- what the background reports ---- */
 
 void kvr_ingress_fleet_changed(struct kvr_ingress *ingress)
@@ -80,6 +111,7 @@ static void on_probed(void *context, uint32_t slot, enum kvr_probe_outcome outco
     if (outcome != KVR_PROBE_PASS)
         kvr_resolver_doubt(&ingress->resolver, slot, refused);
     kvr_router_probed(&ingress->router, kvr_loop_now(), slot, outcome, refused);
+    kvr_ingress_may_accept(ingress);
     if (replica->operational == before)
         return;
     kvr_ingress_act(ingress);
@@ -128,6 +160,7 @@ static void on_tick(uv_timer_t *timer)
     uint64_t now = kvr_loop_now();
     kvr_router_tick(&ingress->router, now);
     kvr_ingress_act(ingress);
+    kvr_ingress_may_accept(ingress);
     for (uint32_t i = 0; i < ingress->router.replicas.capacity; i++)
         if (ingress->replicas[i].pool)
             kvr_upstream_pool_sweep(ingress->replicas[i].pool, now);
@@ -154,6 +187,7 @@ static int start_listening(struct kvr_ingress *ingress, struct kvr_error *error)
     struct kvr_ingress_options *options = &ingress->options;
     options->listener.held_total = &ingress->held_bytes;
     options->listener.limits_are_settings = true;
+    options->listener.waits = true;
     for (uint32_t i = 0; i < options->listen_count; i++) {
         int rc = kvr_listener_start(&ingress->listeners[i], ingress->loop, options->listen[i],
                                     &handler, &options->listener, error);
@@ -241,8 +275,14 @@ void kvr_ingress_part_closed(void *context)
 
 /* ---- the end ---- */
 
+void kvr_ingress_leave(struct kvr_ingress *ingress)
+{
+    ingress->leaving = true;
+}
+
 void kvr_ingress_drain(struct kvr_ingress *ingress)
 {
+    ingress->leaving = true;
     ingress->draining = true;
     for (uint32_t i = 0; i < ingress->listeners_count; i++)
         kvr_listener_stop(&ingress->listeners[i]);

@@ -6,8 +6,12 @@
  *                                                     ^
  *        prober, scraper, model list, reloader ───────┘
  *
- * Ends in two steps: kvr_ingress_drain stops accepting and lets streams end; kvr_ingress_close cuts
- * what is left, flushes the rows and reports by on_closed. */
+ * Clients may connect from the start, and are accepted once there is somewhere to go: a replica is
+ * up, or every one has been probed, at the latest KVR_DOORS_NS later.
+ *
+ * Ends in three steps: kvr_ingress_leave tells those who choose routers to choose another
+ * (/readyz); kvr_ingress_drain stops accepting and lets streams end; kvr_ingress_close cuts what is
+ * left, flushes the rows and reports by on_closed. */
 #ifndef KVR_INGRESS_H
 #define KVR_INGRESS_H
 
@@ -38,6 +42,7 @@
 #include "watchdog.h"
 
 #define KVR_LISTENERS_MAX 8
+#define KVR_DOORS_NS      1000000000u
 
 struct kvr_ingress_options {
     const char *listen[KVR_LISTENERS_MAX]; /* "127.0.0.1:8080", ... */
@@ -125,6 +130,8 @@ struct kvr_ingress {
     uint64_t nonce; /* of this process, in request ids */
     uint64_t ids;   /* request ids made */
     uint64_t started_ns;
+    bool accepting;
+    bool leaving;
     bool draining;
     bool closing;
     uint32_t closing_parts;
@@ -137,6 +144,8 @@ void kvr_ingress_init(struct kvr_ingress *ingress, struct kvr_loop *loop,
                       const struct kvr_ingress_options *options);
 /* Listens and starts everything in the background. */
 int kvr_ingress_start(struct kvr_ingress *ingress, struct kvr_error *error);
+/* To be called when all replicas of the start have been added: accepts, if it can. */
+void kvr_ingress_may_accept(struct kvr_ingress *ingress);
 /* After on_closed. */
 void kvr_ingress_deinit(struct kvr_ingress *ingress);
 
@@ -157,7 +166,10 @@ int kvr_ingress_add_replica(struct kvr_ingress *ingress,
 /* No new picks; what is open on it ends by itself. */
 void kvr_ingress_remove_replica(struct kvr_ingress *ingress, uint32_t slot);
 
+void kvr_ingress_leave(struct kvr_ingress *ingress);
 void kvr_ingress_drain(struct kvr_ingress *ingress);
+/* Once draining: no request is open, and none is awaited (kvr_listener_parting). */
+bool kvr_ingress_drained(const struct kvr_ingress *ingress);
 /* Requests still open: on their way in, being served, or their answers on the way out. */
 uint32_t kvr_ingress_open(const struct kvr_ingress *ingress);
 void kvr_ingress_close(struct kvr_ingress *ingress, void *context,

@@ -1,10 +1,13 @@
 #include "listener.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "check.h"
 #include "client_refusal.h"
@@ -15,6 +18,7 @@
 #define COMPLAIN_NS   1000000000u /* between two log lines of one kind */
 #define KEPT_NS       1000000000u /* an idle connection, before it must make room */
 #define RESERVE_SHARE 16 /* of all descriptors are kept from clients: replicas need them, too */
+#define BACKLOG       1024
 
 static const struct kvr_listener_options default_options = {
     .connections_max = 16384,
@@ -27,8 +31,33 @@ static const struct kvr_listener_options default_options = {
     .write_stall_ns = 30000000000u,
 };
 
+/* The descriptor of "fd:N", or -1. */
+static int handed_descriptor(const char *address)
+{
+    char *end = NULL;
+    if (strncmp(address, "fd:", 3) != 0)
+        return -1;
+    long fd = strtol(address + 3, &end, 10);
+    return end == address + 3 || *end || fd < 0 || fd > INT_MAX ? -1 : (int)fd;
+}
+
+static int look_where_bound(int fd, struct sockaddr_storage *out, struct kvr_error *error)
+{
+    int type = 0;
+    socklen_t type_len = sizeof type;
+    socklen_t len = sizeof *out;
+    memset(out, 0, sizeof *out);
+    bool is_tcp = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) == 0 &&
+                  type == SOCK_STREAM && getsockname(fd, (struct sockaddr *)out, &len) == 0 &&
+                  (out->ss_family == AF_INET || out->ss_family == AF_INET6);
+    return is_tcp ? 0 : kvr_error_set(error, KVR_E_INVALID, "descriptor %d is no TCP socket", fd);
+}
+
 int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error)
 {
+    int fd = handed_descriptor(address);
+    if (fd >= 0)
+        return look_where_bound(fd, out, error);
     char host[INET6_ADDRSTRLEN + 1];
     const char *colon = strrchr(address, ':');
     char *end = NULL;
@@ -63,6 +92,21 @@ static void close_idle(struct kvr_listener *listener, uint64_t now)
         listener->counters.timed_out++;
         listener->counters.idle++;
         kvr_client_close(client);
+    }
+}
+
+/* Of those that have just come, or been answered, the next request is likely to be on its way; of
+ * the others it may have come, and nothing has read it yet. */
+static void dismiss_idle(struct kvr_listener *listener, uint64_t now)
+{
+    KVR_LIST_FOREACH (link, &listener->idle) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        if (now - client->since_ns < listener->options.parting_ns)
+            return;
+        kvr_stream_read(&client->stream);
+        bool idle = client->state == KVR_CLIENT_HEAD && !client->receiving;
+        if (idle && !client->stream.closing)
+            kvr_client_dismiss(client);
     }
 }
 
@@ -147,6 +191,8 @@ static void on_sweep(uv_timer_t *timer)
 {
     struct kvr_listener *listener = timer->data;
     uint64_t now = kvr_loop_now();
+    if (listener->stopping)
+        dismiss_idle(listener, now);
     close_idle(listener, now);
     refuse_slow(listener, now);
     cut_stalled(listener, now);
@@ -183,13 +229,8 @@ bool kvr_listener_has_room(struct kvr_listener *listener, int fd)
     return make_room(listener);
 }
 
-static void on_connection(uv_stream_t *server, int status)
+static void complain(struct kvr_listener *listener, int status)
 {
-    struct kvr_listener *listener = server->data;
-    if (status >= 0) {
-        kvr_client_accept(listener);
-        return;
-    }
     listener->counters.refused_connections++;
     listener->counters.out_of_descriptors += status == UV_EMFILE || status == UV_ENFILE;
     uint64_t now = kvr_loop_now();
@@ -197,6 +238,32 @@ static void on_connection(uv_stream_t *server, int status)
         return;
     listener->complained_ns = now;
     kvr_log(KVR_LOG_WARN, "accept failed on %s: %s", listener->address, uv_strerror(status));
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct kvr_listener *listener = server->data;
+    if (status >= 0)
+        kvr_client_accept(listener, -1);
+    else
+        complain(listener, status);
+}
+
+/* Whoever has connected by now and was not accepted yet: no more than can wait. */
+static void accept_waiting(struct kvr_listener *listener)
+{
+    int server = -1;
+    KVR_CHECK(uv_fileno((uv_handle_t *)&listener->tcp, &server) == 0);
+    for (int i = 0; i <= BACKLOG; i++) {
+        int fd = accept4(server, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            kvr_client_accept(listener, fd);
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK)
+                complain(listener, uv_translate_sys_error(errno));
+            return;
+        }
+    }
 }
 
 static void describe_bound(struct kvr_listener *listener)
@@ -215,6 +282,37 @@ static void describe_bound(struct kvr_listener *listener)
         uv_ip4_name(in, host, sizeof host);
         snprintf(listener->address, sizeof listener->address, "%s:%u", host, ntohs(in->sin_port));
     }
+}
+
+/* Listens, and accepts unless it is to wait with that. */
+static int listen_on(struct kvr_listener *listener, const char *address,
+                     const struct sockaddr_storage *bind_to)
+{
+    int fd = handed_descriptor(address);
+    listener->handed = fd >= 0;
+    int rc = listener->handed ? uv_tcp_open(&listener->tcp, fd)
+                              : uv_tcp_bind(&listener->tcp, (const struct sockaddr *)bind_to, 0);
+    if (rc)
+        return rc;
+    if (!listener->options.waits)
+        return uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, on_connection);
+    /* That an address is in use, libuv tells only after the bind. */
+    struct sockaddr_storage bound;
+    int len = sizeof bound;
+    rc = uv_tcp_getsockname(&listener->tcp, (struct sockaddr *)&bound, &len);
+    if (rc)
+        return rc;
+    KVR_CHECK(uv_fileno((uv_handle_t *)&listener->tcp, &fd) == 0);
+    return listen(fd, BACKLOG) == 0 ? 0 : uv_translate_sys_error(errno);
+}
+
+void kvr_listener_open(struct kvr_listener *listener)
+{
+    KVR_CHECK(listener->listening && listener->options.waits);
+    listener->options.waits = false;
+    int rc = uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, on_connection);
+    if (rc)
+        complain(listener, rc);
 }
 
 #define DEFAULT_OPTION(name)                                                                       \
@@ -251,9 +349,7 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
     KVR_CHECK(uv_timer_init(loop->uv, &listener->sweep) == 0);
     listener->tcp.data = listener;
     listener->sweep.data = listener;
-    rc = uv_tcp_bind(&listener->tcp, (struct sockaddr *)&bind_to, 0);
-    if (rc == 0)
-        rc = uv_listen((uv_stream_t *)&listener->tcp, 1024, on_connection);
+    rc = listen_on(listener, address, &bind_to);
     if (rc) {
         uv_close((uv_handle_t *)&listener->tcp, NULL);
         uv_close((uv_handle_t *)&listener->sweep, NULL);
@@ -265,24 +361,27 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
     return 0;
 }
 
-static void stop(struct kvr_listener *listener)
+static void stop_listening(struct kvr_listener *listener)
 {
     listener->stopping = true;
-    if (listener->listening) {
-        listener->listening = false;
+    if (listener->listening)
         uv_close((uv_handle_t *)&listener->tcp, NULL);
-    }
-    KVR_LIST_FOREACH (link, &listener->idle)
-        kvr_client_dismiss(KVR_LIST_ENTRY(link, struct kvr_client, link));
+    listener->listening = false;
 }
 
-/* Of a client that is idle as far as we know a request may have come that nothing has read yet. */
 void kvr_listener_stop(struct kvr_listener *listener)
 {
-    listener->stopping = true;
-    KVR_LIST_FOREACH (link, &listener->idle)
-        kvr_stream_read(&KVR_LIST_ENTRY(link, struct kvr_client, link)->stream);
-    stop(listener);
+    if (listener->listening && !listener->handed)
+        accept_waiting(listener);
+    stop_listening(listener);
+    KVR_LIST_FOREACH (link, &listener->answering)
+        KVR_LIST_ENTRY(link, struct kvr_client, link)->keep_alive = false;
+    dismiss_idle(listener, kvr_loop_now());
+}
+
+bool kvr_listener_parting(const struct kvr_listener *listener)
+{
+    return listener->stopping && !kvr_list_empty(&listener->idle);
 }
 
 uint32_t kvr_listener_unfinished(const struct kvr_listener *listener)
@@ -297,9 +396,11 @@ uint32_t kvr_listener_unfinished(const struct kvr_listener *listener)
 
 void kvr_listener_close(struct kvr_listener *listener)
 {
-    stop(listener);
+    stop_listening(listener);
     if (!uv_is_closing((uv_handle_t *)&listener->sweep))
         uv_close((uv_handle_t *)&listener->sweep, NULL);
+    KVR_LIST_FOREACH (link, &listener->idle)
+        kvr_client_dismiss(KVR_LIST_ENTRY(link, struct kvr_client, link));
     KVR_LIST_FOREACH (link, &listener->leaving) {
         /* The kernel goes on sending what it has; a reset would take that back. */
         struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);

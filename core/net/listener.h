@@ -22,6 +22,9 @@ struct kvr_listener_options {
     uint64_t request_ns;       /* from the first byte of a request to its last; default 30 s, and a
                                   second more for each KVR_SLOWEST_BYTES of it */
     uint64_t write_stall_ns;   /* unsent bytes without progress; default 30 s */
+    uint64_t parting_ns;       /* once stopped: an idle client may ask once more until it has been
+                                  idle for so long; 0: it goes at once */
+    bool waits;                /* connections wait in the backlog until kvr_listener_open */
     bool limits_are_settings;  /* a refusal names the setting to turn, else the limit itself */
     const char *headers;       /* lines of every answer made here, each with its CRLF; NULL none */
 };
@@ -58,19 +61,27 @@ struct kvr_listener {
     uint64_t own_total;
     uint64_t complained_ns; /* when a failed accept was last logged */
     bool listening;
+    bool handed;               /* the socket is another's, too, or will be */
     bool stopping;             /* no keep-alive any more */
     char address[64];          /* as bound: host:port */
     struct kvr_http_head head; /* of the request being parsed: one a loop is enough */
 };
 
-/* Binds `address` ("host:port", "[v6]:port", port 0 for any free one) and listens. The bound
+/* Binds `address` ("host:port", "[v6]:port", port 0 for any free one) and listens; or listens on a
+ * socket that is bound already, for "fd:N", descriptor N, which becomes the listener's. The bound
  * address stands in listener->address. */
 int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, const char *address,
                        const struct kvr_handler *handler,
                        const struct kvr_listener_options *options, struct kvr_error *error);
-/* Stops accepting and closes idle clients; the others close after their answer, also of a request
- * that has just come. */
+/* Accepts, where it was to wait with that. Once. */
+void kvr_listener_open(struct kvr_listener *listener);
+/* Stops accepting. Whoever waits in the backlog is accepted before, for the kernel resets those
+ * when the socket goes; but not if the socket was handed to us: then it does not go, and they are
+ * for whoever has it next. Idle clients are closed (parting_ns), the others close after their
+ * answer, also of a request that has just come. */
 void kvr_listener_stop(struct kvr_listener *listener);
+/* Idle clients that may still ask once more, after kvr_listener_stop. */
+bool kvr_listener_parting(const struct kvr_listener *listener);
 /* Clients whose request is still coming, or whose last answer is still going out, those with the
  * handler not counted. */
 uint32_t kvr_listener_unfinished(const struct kvr_listener *listener);
@@ -81,7 +92,8 @@ bool kvr_listener_closed(const struct kvr_listener *listener);
 /* For client.c. May this one, just accepted, stay? */
 bool kvr_listener_has_room(struct kvr_listener *listener, int fd);
 
-/* Splits "host:port" and resolves a numeric host; KVR_E_INVALID with the reason. */
+/* Splits "host:port" and resolves a numeric host, or looks where descriptor N of "fd:N" is bound,
+ * which must be a TCP socket; KVR_E_INVALID with the reason. */
 int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error);
 
 #endif

@@ -11,11 +11,11 @@ static void answer_ready(struct kvr_ingress *ingress, struct kvr_client *client)
     bool ready = false;
     for (uint32_t i = 0; i < replicas->end; i++)
         ready |= kvr_replica_in_rotation(&replicas->slots[i]);
-    bool open = ready && !ingress->draining;
+    bool open = ready && !ingress->leaving;
     kvr_client_reply(client, open ? 200 : 503, kvr_slice_of(""), kvr_slice_of("text/plain"),
-                     kvr_slice_of(open                ? "ready\n"
-                                  : ingress->draining ? "draining\n"
-                                                      : "no replica in rotation\n"));
+                     kvr_slice_of(open               ? "ready\n"
+                                  : ingress->leaving ? "draining\n"
+                                                     : "no replica in rotation\n"));
 }
 
 static void answer_models(struct kvr_ingress *ingress, struct kvr_client *client)

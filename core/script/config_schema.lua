@@ -169,7 +169,11 @@ return {
     { "client_stall_ms", "integer", 30000, "of a client that takes nothing of its answer",
       min = 100, max = 86400000 },
     { "pool_idle_ms", "integer", 4000, "of a connection to a replica", min = 100, max = 86400000 },
-    { "drain_ms", "integer", 30000, "for streams to end at SIGTERM", min = 0, max = 86400000 },
+    { "unready_ms", "integer", 0, "after SIGTERM in which /readyz says 503 and requests are still "
+      .. "taken, for what balances load over routers to see it", min = 0, max = 86400000 },
+    { "client_parting_ms", "integer", 1000, "since a client came or was answered in which it may "
+      .. "ask once more, when the router ends", min = 0, max = 86400000 },
+    { "drain_ms", "integer", 30000, "for streams to end, after that", min = 0, max = 86400000 },
   } },
   { "rows", {
     { "path", "text", "", "file of one JSON object a request; empty: none" },

@@ -159,7 +159,7 @@ static int connect_pair(void)
     int ends[2];
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     server.listener.tcp.accepted_fd = ends[1];
-    kvr_client_accept(&server.listener);
+    kvr_client_accept(&server.listener, -1);
     FUZZ_CHECK(server.listener.connections == 1);
     int room = 4096;
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);

@@ -253,7 +253,7 @@ static int ask(unsigned choices)
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     struct kvr_listener *listener = &rig.ingress.listeners[0];
     listener->tcp.accepted_fd = ends[1];
-    kvr_client_accept(listener);
+    kvr_client_accept(listener, -1);
     char request[512];
     const char *version = choices & HTTP10 ? "HTTP/1.0" : "HTTP/1.1";
     const char *connection = choices & KEEP_ALIVE ? "keep-alive" : "close";

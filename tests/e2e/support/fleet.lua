@@ -106,7 +106,7 @@ local function settings(self, options)
     -- Quick where the defaults are for real fleets; a test that is about them sets them again.
     -- A probe that waits for a test that computes is no failure.
     health = { interval_ms = 100, timeout_ms = 10000, ramp_ms = 0 },
-    timeouts = { drain_ms = 5000 },
+    timeouts = { drain_ms = 5000, client_parting_ms = 0 },
     rows = { path = self.folder .. "/rows.jsonl", flush_ms = 10 },
     limits = { replicas = 16 },
   }, options.config)

@@ -27,11 +27,25 @@ local function redirect(path, to)
   unistd.close(fd)
 end
 
+-- As systemd does: from descriptor 3 on, with variables that say so (sd_listen_fds(3)).
+local function hand_over(sockets, names)
+  local high = {}
+  for i, fd in ipairs(sockets) do high[i] = fcntl.fcntl(fd, fcntl.F_DUPFD, 3 + #sockets) end
+  for i, fd in ipairs(high) do
+    unistd.dup2(fd, 2 + i)
+    unistd.close(fd)
+  end
+  stdlib.setenv("LISTEN_PID", tostring(unistd.getpid()))
+  stdlib.setenv("LISTEN_FDS", tostring(#sockets))
+  if names then stdlib.setenv("LISTEN_FDNAMES", names) end
+end
+
 local function run_child(argv, options)
   ffi.C.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   for name, value in pairs(options.env or {}) do stdlib.setenv(name, value) end
   if options.directory then unistd.chdir(options.directory) end
+  if options.sockets then hand_over(options.sockets, options.socket_names) end
   redirect(options.out, 1)
   redirect(options.err, 2)
   unistd.execp(argv[1], { [0] = argv[1], unpack(argv, 2) })
@@ -40,7 +54,8 @@ local function run_child(argv, options)
 end
 
 ---Starts argv[1] with these arguments.
----@param options table out and err: files for its output; env: additional variables; directory
+---@param options table out and err: files for its output; env: additional variables; directory;
+---  sockets: descriptors to hand over as systemd does; socket_names: theirs, with colons between
 function M.start(argv, options)
   local pid = assert(unistd.fork())
   if pid == 0 then
