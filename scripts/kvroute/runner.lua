@@ -9,10 +9,11 @@ local stdlib = require("posix.stdlib")
 local json = require("kvroute.json")
 local process = require("kvroute.process")
 local progress = require("kvroute.progress")
+local pulse = require("kvroute.pulse")
 
 local M = {}
 
-local SILENT_S = 30 -- then a cell has failed: a script of it never ends, most likely
+local SILENT_S = 30 -- of its own time: then a script of a cell never ends, most likely
 local POLL_MS = 200
 
 ---@class kvr.RunOptions
@@ -24,7 +25,7 @@ local POLL_MS = 200
 ---@field fresh? boolean run what is in the store again
 ---@field contamination? kvr.ContaminationOptions of cells in real time
 ---@field limit_s? number for one cell, heard of or not
----@field silent_s? number
+---@field silent_s? number of a worker's own time (kvroute.pulse)
 ---@field stop? fun(record: table): boolean the rest of the chain need not run
 ---@field progress? fun(total: integer): kvr.Progress
 
@@ -83,6 +84,7 @@ end
 local function start_worker(self)
   -- What it leaves behind, when it is killed, goes with the folder.
   local worker = { process = process.start(self.options.argv, nil, { TMPDIR = self.folder }) }
+  worker.pulse = pulse.new(worker.process.pid)
   self.workers[worker.process.fd] = worker
   self.fds[worker.process.fd] = { events = { IN = true } }
   return worker
@@ -135,7 +137,8 @@ local function hand_out(self)
     local worker = idle_worker(self)
     if not worker then return end
     local chain = table.remove(self.ready, 1)
-    worker.chain, worker.began, worker.heard = chain, progress.now(), progress.now()
+    worker.chain, worker.began = chain, progress.now()
+    worker.pulse:heard(worker.began)
     if not worker.process:send(job_of(self, chain.cells[chain.at])) then
       give_up(self, worker, ENDED)
     end
@@ -169,7 +172,7 @@ local function hear(self, worker)
   local line, ended = worker.process:receive()
   while line do
     local answer = json.decode(line)
-    worker.heard = progress.now()
+    worker.pulse:heard(progress.now())
     if not answer.alive then finished(self, worker, answer) end
     line = worker.process:buffered()
   end
@@ -179,8 +182,9 @@ end
 local function hopeless(self, worker, now)
   local limit, silent = self.options.limit_s, self.options.silent_s or SILENT_S
   if not worker.chain then return nil end
-  if now - worker.heard > silent then
-    return ("nothing was heard of it for %g s; does a script never end?"):format(silent)
+  if worker.pulse:silent(now) > silent then
+    return ("nothing was heard of it for %g s of its time; does a script never end?")
+      :format(silent)
   elseif limit and now - worker.began > limit then
     return ("it took longer than %g s"):format(limit)
   end

@@ -121,9 +121,19 @@ describe("runner", function()
       { cell("slow", { ms = 100, steps = 35, value = 3 }) } }, { silent_s = 2.5 })
     assert.equal(1, ran.ran)
     assert.equal(6, ran.records[cell("slow").key].result.doubled)
-    assert.equal("nothing was heard of it for 2.5 s; does a script never end?",
+    assert.equal("nothing was heard of it for 2.5 s of its time; does a script never end?",
       ran.failures[1].reason)
     assert.equal("silent", ran.failures[1].cell.spec.name)
+  end)
+
+  it("tells one that is at work for ever from one that the machine has no time for", function()
+    local ran = run({ { cell("spins", { act = "spin" }) },
+      { cell("waits", { act = "stop", stopped_s = 2.5, value = 3 }) } }, { silent_s = 1 })
+    assert.equal(1, ran.ran)
+    assert.equal(6, ran.records[cell("waits").key].result.doubled)
+    assert.equal("nothing was heard of it for 1 s of its time; does a script never end?",
+      ran.failures[1].reason)
+    assert.equal("spins", ran.failures[1].cell.spec.name)
   end)
 
   it("tells of a worker that cannot be started", function()
