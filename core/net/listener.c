@@ -204,14 +204,18 @@ static void on_sweep(uv_timer_t *timer)
 /* A new client is worth more than one that only keeps its connection open. */
 static bool make_room(struct kvr_listener *listener)
 {
-    if (kvr_list_empty(&listener->idle))
-        return false;
-    struct kvr_client *oldest = KVR_LIST_ENTRY(listener->idle.next, struct kvr_client, link);
-    if (kvr_loop_now() - oldest->since_ns < KEPT_NS || kvr_client_unsent(oldest))
-        return false;
-    listener->counters.made_room++;
-    kvr_client_close(oldest);
-    return true;
+    uint64_t now = kvr_loop_now();
+    KVR_LIST_FOREACH (link, &listener->idle) {
+        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
+        if (now - client->since_ns < KEPT_NS)
+            return false;
+        if (kvr_client_unsent(client) || client->stream.read) /* ... or its next request is here */
+            continue;
+        listener->counters.made_room++;
+        kvr_client_close(client);
+        return true;
+    }
+    return false;
 }
 
 bool kvr_listener_has_room(struct kvr_listener *listener, int fd)

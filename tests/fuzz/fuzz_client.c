@@ -1,10 +1,10 @@
 /* A real kvr_client of a real listener, over a socket pair: requests split at any byte, pipelined,
- * answered at once, late, in pieces, or never. Input: one byte of manners, a plan of cuts, the
- * bytes of a client.
+ * answered at once, late, in pieces, or never. Input: one byte of manners (from 128 on in a busy
+ * loop), a plan of cuts, the bytes of a client.
  *
- * The handler must see the same requests however the bytes were cut, and no request after one that
- * was refused; every request gets one answer, in order, readable by a strict reader; and when the
- * connection is over nothing of it is left. */
+ * The handler must see the same requests however the bytes were cut and however busy the loop was,
+ * and no request after one that was refused; every request gets one answer, in order, readable by a
+ * strict reader; and when the connection is over nothing of it is left. */
 #include "fuzz.h"
 
 #include <signal.h>
@@ -23,6 +23,7 @@ enum manner {
     ABORT,      /* cuts the client, at once or late */
     VANISH,     /* the client goes away with its request unanswered */
     MANNERS,
+    BUSY = 128, /* the loop is, but for the whole input */
 };
 
 #define BODY_MAX     512 /* limits within reach of the fuzzer */
@@ -34,6 +35,8 @@ enum manner {
 struct server {
     uv_loop_t uv;
     struct kvr_loop loop;
+    uv_check_t between; /* reading and serving, in a busy turn */
+    bool busy;
     struct kvr_listener listener;
     enum manner manner;
     struct kvr_client *waiting; /* its request is taken and not answered */
@@ -127,6 +130,16 @@ static void on_refused(void *context, struct kvr_client *client, const struct kv
     server.refusals++;
 }
 
+/* Runs before the loop's own, which serves what was read: a request may be answered while bytes
+ * behind it are in the inbox. */
+static void on_between(uv_check_t *check)
+{
+    (void)check;
+    if (server.waiting && server.waiting->stream.read && server.requests % 2 &&
+        server.manner != VANISH)
+        answer(server.waiting);
+}
+
 static void start_server(void)
 {
     static bool started;
@@ -141,16 +154,25 @@ static void start_server(void)
     struct kvr_error error = {0};
     FUZZ_CHECK(uv_loop_init(&server.uv) == 0);
     kvr_loop_init(&server.loop, &server.uv);
+    FUZZ_CHECK(uv_check_init(&server.uv, &server.between) == 0);
+    FUZZ_CHECK(uv_check_start(&server.between, on_between) == 0);
     int rc = kvr_listener_start(&server.listener, &server.loop, "127.0.0.1:0", &handler, &options,
                                 &error);
     FUZZ_CHECK(rc == 0);
+}
+
+static void turn(void)
+{
+    if (server.busy)
+        server.loop.served = KVR_LOOP_BUSY; /* as if the turn before had served many sockets */
+    uv_run(&server.uv, UV_RUN_NOWAIT);
 }
 
 /* Lets the loop do what there is to do: the pair hands bytes over at once, so a few turns do. */
 static void settle(void)
 {
     for (int i = 0; i < 4; i++)
-        uv_run(&server.uv, UV_RUN_NOWAIT);
+        turn();
 }
 
 /* A connection as if it had been accepted; returns the client's end. */
@@ -221,9 +243,10 @@ static void check_answers(const struct kvr_buffer *out)
     FUZZ_CHECK(server.refusals <= 1);
 }
 
-static struct kvr_buffer talk(const char *data, size_t len, struct fuzz_cuts cuts)
+static struct kvr_buffer talk(const char *data, size_t len, struct fuzz_cuts cuts, bool busy)
 {
     struct kvr_buffer out = {0};
+    server.busy = busy;
     server.log = (struct kvr_buffer){0};
     server.requests = server.refusals = server.answers = 0;
     server.waiting = NULL;
@@ -256,7 +279,7 @@ static struct kvr_buffer talk(const char *data, size_t len, struct fuzz_cuts cut
     }
     for (int i = 0; server.listener.connections; i++) {
         FUZZ_CHECK(i < TURNS_MAX);
-        uv_run(&server.uv, UV_RUN_NOWAIT);
+        turn();
     }
     FUZZ_CHECK(server.listener.held_bytes == 0);
     FUZZ_CHECK(!server.waiting);
@@ -270,16 +293,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     start_server();
-    server.manner = (enum manner)(fuzz_byte(&input) % MANNERS);
+    unsigned choices = fuzz_byte(&input);
+    bool busy = choices & BUSY;
+    server.manner = (enum manner)(choices % BUSY % MANNERS);
     struct fuzz_cuts cuts = fuzz_take_cuts(&input);
     server.varies = false;
     char *bytes = fuzz_rest(&input);
-    struct kvr_buffer whole = talk(bytes, input.left, fuzz_whole);
-    struct kvr_buffer cut = talk(bytes, input.left, cuts);
+    struct kvr_buffer whole = talk(bytes, input.left, fuzz_whole, false);
+    struct kvr_buffer cut = talk(bytes, input.left, cuts, busy);
     if (!server.varies)
         fuzz_same(&whole, &cut);
     if (input.left <= 400) {
-        struct kvr_buffer bytewise = talk(bytes, input.left, fuzz_bytewise);
+        struct kvr_buffer bytewise = talk(bytes, input.left, fuzz_bytewise, busy);
         if (!server.varies)
             fuzz_same(&whole, &bytewise);
         kvr_buffer_deinit(&bytewise);

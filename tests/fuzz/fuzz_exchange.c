@@ -32,6 +32,7 @@ enum choices {
     OPAQUE = 16,
     KEEP_ALIVE = 32,
     SLOW_CLIENT = 64, /* reads only at the end */
+    BUSY = 128,       /* the loop is */
 };
 
 #define REPLICAS    2
@@ -58,6 +59,7 @@ static struct {
     struct connection connections[CONNECTIONS];
     struct connection *first; /* with the first attempt; NULL: none yet */
     unsigned attempts;
+    bool busy;
 } rig;
 
 /* ---- the rig ---- */
@@ -182,6 +184,8 @@ static void answer_request(struct connection *connection)
 static void settle(void)
 {
     for (int turn = 0; turn < 3; turn++) {
+        if (rig.busy)
+            rig.loop.served = KVR_LOOP_BUSY; /* as if the turn before had served many sockets */
         uv_run(&rig.uv, UV_RUN_NOWAIT);
         for (int i = 0; i < REPLICAS; i++) {
             int fd = accept4(rig.listening[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -354,6 +358,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input input = {data, size};
     start();
     unsigned choices = fuzz_byte(&input);
+    rig.busy = choices & BUSY;
     struct fuzz_cuts cuts = fuzz_take_cuts(&input);
     char *bytes = fuzz_rest(&input);
     exchange(kvr_slice_make(bytes, input.left), fuzz_whole, choices);
