@@ -159,7 +159,10 @@ local function run(self, chains, options)
   else
     -- Where all cells failed, a table would only push their reasons out of sight.
     if next(ran.records) then show(self, found, options) end
-    say("%d cells run, %d failed; all are in %s", ran.ran, #ran.failures, folder)
+    local kept = -ran.ran
+    for _ in pairs(ran.records) do kept = kept + 1 end
+    say("%d cells run, %d failed%s; all are in %s", ran.ran, #ran.failures,
+      kept > 0 and (", %d had been run before"):format(kept) or "", folder)
   end
   return #ran.failures > 0 and FAILED or OK
 end
