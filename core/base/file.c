@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check.h"
-
 #define READ_BYTES 65536
 
 static const char *kind_of(mode_t mode)

@@ -1,7 +1,11 @@
 -- What the library refuses names the user's own line. The level of error() does not find it: of
 -- `return lab.experiment { ... }`, a tail call, no frame is left. So the library raises texts
 -- without a place, and where the user's code was called from, it is put before them.
+local given = require("kvroute.given")
+
 local M = {}
+
+local MOST = 16 * 2 ^ 20 -- bytes of a file
 
 ---@param why any
 ---@param place string "file:line"
@@ -16,8 +20,8 @@ end
 ---@return any result
 ---@return integer? line the last
 function M.run(path)
-  local chunk, why = loadfile(path)
-  if not chunk then error((why:gsub("^cannot open (.*)$", "cannot read %1")), 0) end
+  local chunk, why = given.load(path, MOST)
+  if not chunk then error(why, 0) end
   local line
   local source = debug.getinfo(chunk, "S").source
   debug.sethook(function(_, at)

@@ -7,10 +7,12 @@
 --       function() return { late = late } end    -- called at the end: plain data
 --   end
 local ffi = require("kvroute.ffi")
-local store = require("kvroute.store")
+local given = require("kvroute.given")
 local watch = require("kvroute.watch")
 
 local M = {}
+
+local MOST = 2 ^ 20 -- bytes of a file
 
 ---@class kvr.Collector
 ---@field name string
@@ -20,9 +22,9 @@ local M = {}
 ---@param path string
 ---@return kvr.Collector
 function M.read(path)
-  local text = store.read_file(path)
+  local text, missing = given.read(path, MOST)
   watch.add(path, text)
-  if not text then error("there is no collector " .. path, 0) end
+  if not text then error("there is no collector: " .. missing, 0) end
   local chunk, why = loadstring(text, "@" .. path)
   if not chunk then error(why, 0) end
   return { name = path:match("([^/]*)%.lua$") or path, hash = ffi.hash64(text), text = text }

@@ -11,6 +11,10 @@ ffi.cdef([[
   const char *kvr_sim_declarations(void);
   void kvr_sim_sizes(uint32_t sizes[4]);
   int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
+  struct kvr_stream; /* C's FILE */
+  size_t fread(void *bytes, size_t size, size_t count, struct kvr_stream *file);
+  int ferror(struct kvr_stream *file);
+  int fclose(struct kvr_stream *file);
 ]])
 
 local PR_SET_PDEATHSIG, SIGKILL = 1, 9
@@ -47,6 +51,39 @@ end
 ---@return string # 16 hexadecimal digits
 function M.hash64(text)
   return bit.tohex(library().XXH3_64bits(text, #text))
+end
+
+-- ---- files ----
+
+-- As a file of Lua's, for reading.
+---@class kvr.OpenFile
+local OpenFile = {}
+OpenFile.__index = OpenFile
+
+---@param bytes integer at most
+---@return string? # nil at its end
+---@return string? why where it failed
+function OpenFile:read(bytes)
+  local buffer = ffi.new("char[?]", bytes)
+  local len = tonumber(ffi.C.fread(buffer, 1, bytes, self.stream))
+  if len > 0 then return ffi.string(buffer, len) end
+  if ffi.C.ferror(self.stream) ~= 0 then return nil, "it cannot be read" end
+end
+
+function OpenFile:close()
+  ffi.C.fclose(ffi.gc(self.stream, nil))
+  self.stream = nil
+end
+
+---Opens what a command was given: see kvr_file_open_given.
+---@param path string
+---@return kvr.OpenFile?
+---@return string? why
+function M.open_given(path)
+  local C, failure = M.simulator(), ffi.new("struct kvr_error")
+  local out = ffi.new("struct kvr_stream *[1]")
+  if C.kvr_file_open_given(path, out, failure) ~= 0 then return nil, ffi.string(failure.text) end
+  return setmetatable({ stream = ffi.gc(out[0], ffi.C.fclose) }, OpenFile)
 end
 
 -- ---- the simulator ----
@@ -97,7 +134,11 @@ function M.simulator()
   local C = library()
   local text = ffi.string(C.kvr_sim_declarations())
   -- This file may be loaded anew in one process, by busted.
-  if not pcall(ffi.sizeof, "struct kvr_sim_options") then ffi.cdef(text) end
+  if not pcall(ffi.sizeof, "struct kvr_sim_options") then
+    ffi.cdef(text)
+    ffi.cdef("int kvr_file_open_given(const char *path, struct kvr_stream **file, "
+      .. "struct kvr_error *error);")
+  end
   read_structs(text)
   local sizes = ffi.new("uint32_t[4]")
   C.kvr_sim_sizes(sizes)

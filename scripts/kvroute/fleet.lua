@@ -1,12 +1,14 @@
 -- Where requests go: engines under virtual time, emulated engines behind real sockets, or engines
 -- that run somewhere. Each function gives plain data for a cell.
 local ffi = require("kvroute.ffi")
+local given = require("kvroute.given")
 local json = require("kvroute.json")
 local schema = require("kvroute.schema")
-local store = require("kvroute.store")
 local watch = require("kvroute.watch")
 
 local M = {}
+
+local PROFILE_MOST = 2 ^ 20 -- bytes of a file, as kvroute replica takes
 
 ---@class kvr.SimulatedFleet
 ---@field profile string name of a built-in profile, or a file's path
@@ -64,9 +66,10 @@ end
 -- A profile file's text is part of what decides a result: it travels with the cell.
 local function read_profile(out)
   if out.profile:find("/", 1, true) or out.profile:find("%.lua$") then
-    watch.add(out.profile)
-    out.profile_text = store.read_file(out.profile)
-    if not out.profile_text then error("fleet: cannot read " .. out.profile, 0) end
+    local text, why = given.read(out.profile, PROFILE_MOST)
+    watch.add(out.profile, text)
+    if not text then error("fleet: " .. why, 0) end
+    out.profile_text = text
   end
   local options, why = M.with_profile(out)
   if not options then error("fleet: " .. why, 0) end

@@ -55,7 +55,7 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 
 ---@class kvr.GateTraffic
 ---@field path string of the requests in the row form
----@field hash string of the rows as they were given
+---@field hash string of these requests
 ---@field requests integer
 ---@field warmup integer of these
 ---@field rate number requests a second, as recorded
@@ -80,16 +80,6 @@ local NEEDS_PLAN = 2   -- enum kvr_script_needs
 ---@field race {names: string[], at_knee: string[]}? where the baseline is the best of these
 
 -- ---- the traffic ----
-
-local function hash_of(paths)
-  local parts = {}
-  for i, path in ipairs(paths) do
-    local text = store.read_file(path)
-    if not text then error("cannot read " .. path, 0) end
-    parts[i] = ffi.hash128(text)
-  end
-  return #parts == 1 and parts[1] or ffi.hash128(table.concat(parts, " "))
-end
 
 -- Routing keys of the rows' first part, by falling rate, and how many of the others' they are.
 local function count_keys(rows, warmup, span_s)
@@ -122,14 +112,16 @@ local function of_hottest(rows, count)
   return out
 end
 
--- The requests in the row form, once for all cells, in a file that is named by what is in it.
+-- The requests in the row form, once for all cells, in a file that is named by what is in it. The
+-- rows themselves are read once: they may come through a pipe.
 local function write_trace(rows, folder)
   local lines = {}
   for i, row in ipairs(rows) do lines[i] = json.encode(row) .. "\n" end
   local text = table.concat(lines)
-  local path = ("%s/%s.trace.jsonl"):format(folder, ffi.hash128(text))
+  local hash = ffi.hash128(text)
+  local path = ("%s/%s.trace.jsonl"):format(folder, hash)
   if not store.read_file(path) then store.write_file(path, text) end
-  return path
+  return path, hash
 end
 
 ---@param options kvr.GateOptions
@@ -151,8 +143,9 @@ function M.read(options)
   if span_s <= 0 then error("all rows arrive at one time", 0) end
   local warm_s = math.max((rows[warmup].at_ms - rows[1].at_ms) / 1000, span_s / #rows)
   local keys, known = count_keys(rows, warmup, warm_s)
+  local path, hash = write_trace(rows, options.cells)
   return {
-    path = write_trace(rows, options.cells), hash = hash_of(options.rows), requests = #rows,
+    path = path, hash = hash, requests = #rows,
     warmup = warmup, rate = (#rows - 1) / span_s, span_s = span_s, keys = keys, known = known,
     bytes_per_token = bytes > 0 and bytes / tokens or nil,
   }

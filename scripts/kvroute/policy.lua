@@ -2,11 +2,13 @@
 -- with their params. What the C side refuses is refused here, before anything runs.
 local bit = require("bit")
 local ffi = require("kvroute.ffi")
+local given = require("kvroute.given")
 local schema = require("kvroute.schema")
-local store = require("kvroute.store")
 local watch = require("kvroute.watch")
 
 local M = {}
+
+local MOST = 256 * 1024 -- bytes of a script: KVR_SCRIPT_FILE_MAX
 
 -- Folder of the shipped policies; kvroute run sets it.
 M.folder = "policies"
@@ -36,9 +38,9 @@ end
 local function read(choice, sub_folder, texts)
   if type(choice[1]) ~= "string" then error("a policy or spill rule is { NAME, ... }", 0) end
   local path = path_of(choice[1], sub_folder)
-  local text = store.read_file(path)
+  local text, why = given.read(path, MOST)
   watch.add(path, text)
-  if not text then error(("there is no script %s (%s)"):format(choice[1], path), 0) end
+  if not text then error(("there is no script %s: %s"):format(choice[1], why), 0) end
   local hash = ffi.hash64(text)
   texts[hash] = text
   return {

@@ -4,9 +4,9 @@
 -- What a workload is comes from its name, which states every knob that a byte depends on with its
 -- value, defaults too; what the experiment's file left out would look like a difference otherwise.
 local lfs = require("lfs")
+local given = require("kvroute.given")
 local json = require("kvroute.json")
 local palette = require("kvroute.palette")
-local store = require("kvroute.store")
 
 local M = {}
 
@@ -34,9 +34,11 @@ local function is_cell(value)
     and type(value.cell.policy.name) == "string" and type(value.result.requests) == "number"
 end
 
+local MOST = 2 ^ 30 -- bytes of a cell
+
 local function read_file(path)
-  local text = store.read_file(path)
-  if not text then return nil, "cannot read " .. path end
+  local text, why = given.read(path, MOST)
+  if not text then return nil, why end
   local ok, value = pcall(json.decode, text)
   if not ok or not is_cell(value) then return nil, path .. " is no cell" end
   return value

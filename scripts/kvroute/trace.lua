@@ -18,6 +18,9 @@ local hashes = {} -- of files, by path, size and time of change
 
 local function hash_of(path)
   local found = lfs.attributes(path)
+  if found and found.mode ~= "file" then
+    error(path .. ": is no regular file, and a run reads its traces more than once", 0)
+  end
   local known = not found and "" or ("%s %d %d"):format(path, found.size, found.modification)
   if not hashes[known] then
     local bytes = store.read_file(path)
@@ -36,7 +39,7 @@ function M.new(format, files, options)
   for _, path in ipairs(files) do parts[#parts + 1] = hash_of(path) end
   -- Side files are options, and bring their texts with them.
   for _, value in pairs(options or {}) do
-    if type(value) == "string" and store.read_file(value) then
+    if type(value) == "string" and lfs.attributes(value, "mode") == "file" then
       parts[#parts + 1] = hash_of(value)
     end
   end

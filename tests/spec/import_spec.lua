@@ -115,7 +115,7 @@ describe("files", function()
   it("that are not there are named", function()
     fails("/nowhere/x.jsonl: No such file", "rows", "/nowhere/x.jsonl")
     fails("/nowhere/x.jsonl.gz: No such file", "rows", "/nowhere/x.jsonl.gz")
-    fails("experiments: Is a directory", "rows", "experiments")
+    fails("experiments: it is a directory", "rows", "experiments")
   end)
 
   it("with a quote in their name are no commands", function()

@@ -1,8 +1,13 @@
--- The files an importer reads: plain or gzip, one after another, a line at a time. What is wrong
--- with one is an error that names file, line and field.
+-- The files an importer reads: plain or gzip, one after another, a line at a time; regular ones or
+-- pipes. What is wrong with one is an error that names file, line and field.
 local cjson = require("cjson")
+local lfs = require("lfs")
+local given = require("kvroute.given")
 
-local M = { LINE_MAX = 64 * 1024 * 1024 } -- bytes; a session of 500 turns with all its ids has 5 MB
+local M = {
+  LINE_MAX = 64 * 1024 * 1024, -- bytes; a session of 500 turns with all its ids has 5 MB
+  BYTES_MAX = 4 * 2 ^ 30,      -- of one file, unpacked: rows are held, and a pipe may never end
+}
 local CHUNK = 64 * 1024
 
 ---@class kvr.Source
@@ -36,13 +41,15 @@ local function open_next(self)
   local path = self.paths[self.next_path]
   if not path then return false end
   self.next_path = self.next_path + 1
-  self.path, self.number, self.text, self.at = path, 0, "", 1
+  self.path, self.number, self.text, self.at, self.bytes = path, 0, "", 1, 0
   self.gzip = path:sub(-3) == ".gz"
   if path == "-" then
     self.file = io.stdin
     return true
   end
-  local file, why = io.open(path, "rb")
+  local mode = self.gzip and lfs.attributes(path, "mode") -- gzip opens it anew
+  if mode and mode ~= "file" then error(path .. ": is no regular file", 0) end
+  local file, why = given.open(path)
   if not file then error(why, 0) end
   if self.gzip then
     file:close()
@@ -63,21 +70,33 @@ local function close(self, rest)
   return rest ~= "" and rest or nil
 end
 
+local function next_chunk(self)
+  local chunk, why = self.file:read(CHUNK)
+  if why then error(self.path .. ": " .. why, 0) end
+  self.bytes = self.bytes + (chunk and #chunk or 0)
+  if self.bytes > M.BYTES_MAX then
+    error(("%s: is over %.0f bytes"):format(self.path, M.BYTES_MAX), 0)
+  end
+  return chunk
+end
+
+-- A line that goes over many chunks is put together once.
 local function raw_line(self)
-  local from = self.at
+  local parts, bytes = {}, 0
   while true do
-    local feed = self.text:find("\n", from, true)
+    local feed = self.text:find("\n", self.at, true)
+    parts[#parts + 1] = self.text:sub(self.at, feed and feed - 1)
     if feed then
-      local line = self.text:sub(self.at, feed - 1)
       self.at = feed + 1
-      return line
+      return table.concat(parts)
     end
-    local rest = self.text:sub(self.at)
-    if #rest > M.LINE_MAX then self:fail(nil, "a line of more than %d bytes", M.LINE_MAX) end
-    local chunk, why = self.file:read(CHUNK)
-    if why then error(self.path .. ": " .. why, 0) end
-    if not chunk then return close(self, rest) end
-    self.text, self.at, from = rest .. chunk, 1, #rest + 1
+    bytes = bytes + #parts[#parts]
+    if bytes > M.LINE_MAX then
+      self.number = self.number + 1
+      self:fail(nil, "a line of more than %d bytes", M.LINE_MAX)
+    end
+    self.text, self.at = next_chunk(self), 1
+    if not self.text then return close(self, table.concat(parts)) end
   end
 end
 
