@@ -9,7 +9,7 @@
  *           if (kvr_slice_is(key.raw, "model"))
  *               kvr_json_read_string(&json, &model);
  *           else
- *               kvr_json_skip(&json);
+ *               kvr_json_skip(&json, NULL);
  *       }
  *   if (!kvr_json_finish(&json)) -> json.code, json.reason, kvr_json_offset(&json)
  *

@@ -27,10 +27,10 @@ struct kvr_probe_options {
 struct kvr_probe_report {
     struct kvr_timing timings[KVR_PROBE_TIMINGS_MAX];
     size_t len;
-    bool cached_told; /* by the endpoint's usage */
-    double bytes_per_token;
-    double head_tokens; /* of a prompt without text: the chat's template */
-    double jitter;      /* of single gaps, as a share of their median */
+    bool cached_told;       /* by the endpoint's usage */
+    double bytes_per_token; /* of its tokenizer, of the text that was sent */
+    double head_tokens;     /* of a prompt without text: the chat's template */
+    double jitter;          /* of single gaps, as a share of their median */
 };
 
 /* One request. */

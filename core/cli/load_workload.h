@@ -11,12 +11,12 @@ struct kvr_load_words {
     struct kvr_option_list settings; /* NAME=VALUE of the workload */
     uint64_t seed;
     bool seeded;
-    uint64_t users;
-    double think_ms;
-    double rate;
-    double burstiness;
-    double rate_end;
-    double ramp_s;
+    uint64_t users;    /* closed loop */
+    double think_ms;   /* closed loop: from an answer to the next turn */
+    double rate;       /* open loop: requests a second */
+    double burstiness; /* shape of the Gamma gaps, as vLLM has it: 1 Poisson, below it bursts */
+    double rate_end;   /* where the rate goes in a line ... */
+    double ramp_s;     /* ... within this time */
     const char *trace; /* file of rows */
     const char *times; /* file of milliseconds, a number a line */
     bool closed;       /* a trace: each session waits for its answers */

@@ -29,8 +29,8 @@
 struct kvr_emu_entry {
     struct kvr_list link;
     struct kvr_buffer text; /* JSON without its last brace */
-    uint64_t since_ns;
-    uint32_t replica;
+    uint64_t since_ns;      /* of the loop's clock, at its arrival */
+    uint32_t replica;       /* index in the process */
 };
 
 /* What is known when the answer has ended; zero and NULL are left out. */
@@ -40,7 +40,7 @@ struct kvr_emu_close {
     const char *model;
     uint64_t prompt_tokens;
     uint64_t cached_tokens;
-    uint64_t tokens;
+    uint64_t tokens;        /* of the output */
     struct kvr_slice fault; /* as written */
 };
 

@@ -17,10 +17,10 @@
 #define KVR_EMU_HANDLERS    10 /* paths that are counted apart; the last stands for the rest */
 
 struct kvr_emu_histogram {
-    double bounds[KVR_EMU_BUCKETS_MAX];
-    uint64_t counts[KVR_EMU_BUCKETS_MAX + 1];
+    double bounds[KVR_EMU_BUCKETS_MAX];       /* upper, ascending; `len` of them */
+    uint64_t counts[KVR_EMU_BUCKETS_MAX + 1]; /* by bucket; the last is above all bounds */
     uint32_t len;
-    uint64_t count;
+    uint64_t count; /* samples */
     double sum;
 };
 

@@ -27,7 +27,7 @@ enum kvr_engine_event_kind {
 
 /* Since init; a restart does not reset them. */
 struct kvr_engine_counters {
-    uint64_t submitted;
+    uint64_t submitted;         /* requests that were taken */
     uint64_t rejected_requests; /* queue full by max_waiting */
     uint64_t rejected_tokens;   /* queue full by max_waiting_tokens */
     uint64_t finished[KVR_FINISH_REASONS];

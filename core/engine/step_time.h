@@ -21,16 +21,16 @@ struct kvr_step_shape {
 
 struct kvr_step_time {
     enum kvr_step_form form;
-    uint64_t floor_ps;
-    uint64_t weights_ps;
-    uint64_t prefill_step_ps;
-    uint64_t prefill_token_ps;
-    uint64_t prefill_context_ps; /* per token and token of context */
-    uint64_t decode_seq_ps;
-    uint64_t decode_seq_squared_ps;
-    uint64_t decode_context_ps;
-    double jitter;
-    double slowdown; /* 1 = none */
+    uint64_t floor_ps;              /* each step */
+    uint64_t weights_ps;            /* ROOFLINE: each step */
+    uint64_t prefill_step_ps;       /* each step that prefills */
+    uint64_t prefill_token_ps;      /* per token prefilled */
+    uint64_t prefill_context_ps;    /* per token and token of context */
+    uint64_t decode_seq_ps;         /* per sequence that decodes */
+    uint64_t decode_seq_squared_ps; /* per square of their number */
+    uint64_t decode_context_ps;     /* per token of their contexts */
+    double jitter;                  /* sigma of the lognormal factor of a step; 0: none */
+    double slowdown;                /* 1 = none */
     uint64_t seed;
     uint64_t factor_step[KVR_STEP_FACTORS]; /* step + 1 of each remembered factor; 0 = none */
     double factor[KVR_STEP_FACTORS];

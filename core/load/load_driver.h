@@ -81,13 +81,13 @@ struct kvr_load_driver {
 
     struct kvr_load_user *users; /* closed */
     struct kvr_load_waiting waiting;
-    uint32_t users_left;
+    uint32_t users_left; /* closed: those with a turn to come or under way */
 
     struct kvr_arrival arrival; /* open: the next */
     bool arrives;
 
-    double cpu_s; /* of the process, when the run began */
-    uint32_t closing;
+    double cpu_s;     /* of the process, when the run began */
+    uint32_t closing; /* parts whose close callback is still to come */
     void *context;
     void (*on_ended)(void *context);
 };

@@ -38,11 +38,11 @@ struct kvr_load_status_count {
 struct kvr_load_report {
     bool open; /* which driver */
     struct kvr_load_goodput goodput;
-    uint64_t started; /* also in the warm-up */
-    uint64_t warmups;
+    uint64_t started;  /* also in the warm-up */
+    uint64_t warmups;  /* began in the warm-up */
     uint64_t measured; /* ended, not in the warm-up, not cancelled */
     uint64_t succeeded;
-    uint64_t good;
+    uint64_t good;                        /* of these, within the limits of goodput */
     uint64_t failures[KVR_LOAD_FAILURES]; /* of the measured; cancelled ones too */
     struct kvr_load_status_count statuses[KVR_LOAD_STATUSES_MAX]; /* of failures by status */
     uint64_t statuses_other;
@@ -61,7 +61,7 @@ struct kvr_load_report {
     double cpu_share;      /* of the driver; filled in at the end */
     double wall_s;
     bool interrupted;
-    uint64_t rows_dropped;
+    uint64_t rows_dropped; /* since the disk refused them */
 };
 
 void kvr_load_report_init(struct kvr_load_report *report, bool open,

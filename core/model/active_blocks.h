@@ -28,8 +28,8 @@ struct kvr_active_blocks {
     uint32_t *distinct;            /* by replica slot */
     uint32_t replicas_max;
     uint32_t pairs_max;
-    uint32_t used;
-    uint32_t mask;
+    uint32_t used;    /* pairs in the table */
+    uint32_t mask;    /* room of the table, a power of two, less 1 */
     uint64_t refused; /* prompts that did not fit */
 };
 

@@ -133,6 +133,7 @@ static void take_sampling(struct kvr_api_scan *scan)
 }
 
 /* Takes the value of a top-level field. */
+/* A field a case: longer than functions are here, and read as the table that it is. */
 static void take_field(struct kvr_api_scan *scan, enum kvr_api_field field)
 {
     struct kvr_api_request *request = scan->request;

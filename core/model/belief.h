@@ -52,12 +52,12 @@ struct kvr_beliefs {
     struct kvr_tenancies tenancies;
     struct kvr_stamp_clock clock;
     struct kvr_belief_counters counters;
-    uint64_t pairs;
+    uint64_t pairs;           /* of block and replica; lapsed ones too, until somebody meets them */
     struct kvr_block *blocks; /* of the block store, which outlives this */
     struct kvr_overflow_line *lines;
     uint32_t lines_max;
-    uint32_t lines_end; /* lines 1 .. end - 1 have been used */
-    uint32_t lines_free;
+    uint32_t lines_end;  /* lines 1 .. end - 1 have been used */
+    uint32_t lines_free; /* first of a list; 0: none */
     uint32_t lines_used;
     struct kvr_pages line_pages;
     struct kvr_belief_order order; /* kept only if asked for */

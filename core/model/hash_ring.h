@@ -27,14 +27,14 @@
 #define KVR_RING_POINTS_MAX (1u << 18)
 
 struct kvr_ring_member {
-    uint64_t id;
+    uint64_t id;   /* hashed to its points; unique in a ring */
     double weight; /* > 0; 1 has `vnodes` points */
 };
 
 /* All zero: an empty ring. */
 struct kvr_hash_ring {
-    uint64_t *positions; /* ascending */
-    uint16_t *owners;    /* member at each position */
+    uint64_t *positions; /* owned, ascending; `points` of them */
+    uint16_t *owners;    /* owned; member at each position */
     uint32_t *starts;    /* first point of each equal slice of the circle, one slice more than
                             there are, so that a lookup needs no search */
     uint32_t points;

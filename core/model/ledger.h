@@ -29,9 +29,9 @@ struct kvr_ledger_entry {
 };
 
 struct kvr_ledger {
-    struct kvr_ledger_entry *entries;
+    struct kvr_ledger_entry *entries; /* owned; `capacity` of them */
     uint32_t capacity;
-    uint32_t open;
+    uint32_t open;          /* tickets that are held */
     uint32_t first_free;    /* UINT32_MAX: full */
     struct kvr_load *loads; /* by replica slot, the router's */
     uint32_t loads_count;

@@ -10,9 +10,9 @@
 
 /* One reading of an engine's metrics page. NaN: the page does not say. */
 struct kvr_engine_signals {
-    double running;
-    double waiting;
-    double kv_usage;
+    double running;             /* requests in the batch */
+    double waiting;             /* requests queued */
+    double kv_usage;            /* share of the KV cache in use, 0..1 */
     double prefix_hit_tokens;   /* counter */
     double prefix_query_tokens; /* counter */
     double prefix_hit_rate;     /* gauge of some engines, 0..1, over a window of theirs */

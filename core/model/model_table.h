@@ -28,9 +28,9 @@ struct kvr_model {
 struct kvr_model_table {
     struct kvr_model *models; /* KVR_MODELS_MAX + 1: the last is "other" */
     uint32_t count;
-    uint32_t vnodes;
+    uint32_t vnodes; /* points of a replica of weight 1 on each model's ring */
     uint32_t replicas_max;
-    double default_bytes_per_token;
+    double default_bytes_per_token; /* of a model that no answer has told of yet */
 };
 
 /* `replicas_max` bounds the members of one model. */

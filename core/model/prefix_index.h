@@ -51,10 +51,10 @@ struct kvr_prefix_index_options {
 
 /* What happened to beliefs and blocks, ever. */
 struct kvr_prefix_index_counters {
-    uint64_t matches;
-    uint64_t admissions;
-    uint64_t withdrawals;
-    uint64_t purges;
+    uint64_t matches;          /* prompts looked up */
+    uint64_t admissions;       /* prompts entered */
+    uint64_t withdrawals;      /* prompts taken back */
+    uint64_t purges;           /* replicas that were forgotten whole */
     uint64_t blocks_evicted;   /* at the cap, though somebody was still believed to hold them */
     uint64_t blocks_reclaimed; /* nobody was believed to hold them any more */
     uint64_t blocks_cut;       /* not admitted: deeper than a chain may be, or than a cap */
@@ -65,7 +65,7 @@ struct kvr_prefix_index_counters {
 struct kvr_prefix_index_stats {
     struct kvr_prefix_index_counters counters;
     struct kvr_belief_counters beliefs;
-    uint32_t blocks;
+    uint32_t blocks; /* in it now */
     uint32_t blocks_max;
     uint32_t blocks_per_replica_max; /* 0: no cap */
     uint64_t holders;  /* (block, replica) pairs, lapsed ones that nobody met included */

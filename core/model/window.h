@@ -48,7 +48,7 @@ struct kvr_window_cell {
 
 /* Sums over everything, by slice. */
 struct kvr_window_total {
-    uint64_t last_slice;
+    uint64_t last_slice; /* number of the slice of the last addition */
     uint64_t counts[KVR_WINDOW_SLICES];
 };
 
@@ -100,8 +100,8 @@ uint64_t kvr_window_last_ns(const struct kvr_window *window, uint64_t key, uint3
 /* Everything remembered of a key, one entry for each replica, in no particular but reproducible
  * order; `pairs` has room for `max`. Returns how many. One call fills a column of a view. */
 struct kvr_window_pair {
-    uint64_t count; /* over the span; may be 0 */
-    uint64_t last_ns;
+    uint64_t count;   /* over the span; may be 0 */
+    uint64_t last_ns; /* last addition */
     uint32_t replica;
 };
 uint32_t kvr_window_pairs(const struct kvr_window *window, uint64_t now_ns, uint64_t key,
@@ -113,7 +113,7 @@ uint32_t kvr_window_pairs(const struct kvr_window *window, uint64_t now_ns, uint
  * the time is written once. */
 struct kvr_window_key {
     uint64_t key;
-    uint64_t count;
+    uint64_t count; /* over the span */
 };
 uint32_t kvr_window_keys(const struct kvr_window *window, uint64_t now_ns, uint32_t *cursor,
                          struct kvr_window_key *keys, uint32_t max);

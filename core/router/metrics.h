@@ -14,13 +14,13 @@
 
 /* Belief against fact, over requests for which both are known; never netted (see rows). */
 struct kvr_belief_counts {
-    uint64_t requests;
+    uint64_t requests; /* that were answered, and whose engine told cached tokens */
     uint64_t predicted_tokens;
     uint64_t honoured_tokens; /* sum of min(predicted, cached) */
     uint64_t over_requests;   /* predicted > cached */
-    uint64_t over_tokens;
-    uint64_t under_requests;
-    uint64_t under_tokens;
+    uint64_t over_tokens;     /* sum of predicted - cached, of these */
+    uint64_t under_requests;  /* predicted < cached */
+    uint64_t under_tokens;    /* sum of cached - predicted, of these */
 };
 
 /* Where a request went while a plan was in force. */
@@ -32,7 +32,7 @@ enum kvr_planned {
 };
 
 struct kvr_metrics {
-    uint64_t submitted;
+    uint64_t submitted; /* requests, refused ones too */
     uint64_t outcomes[KVR_OUTCOMES];
     uint64_t rejections[KVR_REJECTIONS];
     uint64_t decisions[KVR_REASONS_MAX]; /* by reason */

@@ -40,16 +40,16 @@ struct kvr_shadow_counters {
 
 /* Where it would have sent requests, and where they went. */
 struct kvr_shadow_replica {
-    uint64_t acting;
-    uint64_t shadow;
-    uint64_t agreed;
+    uint64_t acting; /* requests that the acting policy sent here */
+    uint64_t shadow; /* requests that the shadow would have */
+    uint64_t agreed; /* both */
 };
 
 /* A kind of disagreement, by the two reasons. */
 struct kvr_shadow_pair {
     uint16_t acting_reason;
     uint16_t reason;
-    uint64_t count;
+    uint64_t count; /* requests on which they differed with these reasons */
     uint64_t match_tokens;
     uint64_t acting_match_tokens;
 };

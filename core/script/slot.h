@@ -53,7 +53,7 @@ struct kvr_script_info {
 };
 
 struct kvr_script_counters {
-    uint64_t calls;
+    uint64_t calls;       /* of pick or spill */
     uint64_t errors;      /* raised */
     uint64_t bad_results; /* wrong type, index out of range, unavailable */
     uint64_t slow;        /* took over 1 ms of CPU; only where the guard runs */
@@ -61,7 +61,7 @@ struct kvr_script_counters {
     uint64_t memory;      /* hit the allocator cap */
     uint64_t loads;       /* generations put in force */
     uint64_t refusals;    /* loads refused */
-    uint64_t quarantines;
+    uint64_t quarantines; /* put out of force for its errors */
 };
 
 enum kvr_verdict {

@@ -18,14 +18,14 @@ enum kvr_arrival_process { KVR_PROCESS_RENEWAL, KVR_PROCESS_TIMES, KVR_PROCESS_B
 struct kvr_arrivals_options {
     enum kvr_arrival_process process;
     uint64_t seed;
-    double rate; /* a second; RENEWAL: > 0; BOOTSTRAP: 0 keeps that of the times */
-    double gap_cv;
-    double rate_end; /* 0: constant */
-    double ramp_ms;
+    double rate;            /* a second; RENEWAL: > 0; BOOTSTRAP: 0 keeps that of the times */
+    double gap_cv;          /* RENEWAL: variation of the gaps; 0 even, 1 exponential */
+    double rate_end;        /* 0: constant */
+    double ramp_ms;         /* until it is `rate_end` */
     const double *times_ms; /* ascending; the caller's */
     uint64_t times_len;
-    double time_scale;  /* of TIMES and BOOTSTRAP */
-    uint32_t block_len; /* > 0 */
+    double time_scale;  /* TIMES, BOOTSTRAP: factor of the given times; > 0 */
+    uint32_t block_len; /* BOOTSTRAP: gaps of a run; > 0 */
 };
 
 struct kvr_arrivals {

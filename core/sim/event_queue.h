@@ -18,7 +18,7 @@ struct kvr_event_queue {
     struct kvr_sim_event *heap; /* owned */
     uint32_t len;
     uint32_t capacity;
-    uint64_t serial;
+    uint64_t serial; /* of the next event: among equal times the one that came first is first */
 };
 
 void kvr_event_queue_init(struct kvr_event_queue *queue);

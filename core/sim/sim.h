@@ -146,7 +146,7 @@ struct kvr_sim_record {
     uint32_t output_tokens; /* generated */
     uint32_t match_blocks;  /* believed of the replica that took it */
     uint32_t declined_match_blocks;
-    uint32_t preemptions;
+    uint32_t preemptions;      /* of the request, by its engine */
     uint16_t replica;          /* UINT16_MAX: none */
     uint16_t declined;         /* replica that the spill rule moved it from; UINT16_MAX: none */
     uint16_t reason;           /* kvr_sim_reason_name */
