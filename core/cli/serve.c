@@ -22,6 +22,7 @@
 #include "signals.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
+#define DESCRIPTORS_MIN  64u /* some 20 are ours, the rest is for clients and replicas */
 
 struct server {
     struct kvr_loop loop;
@@ -131,7 +132,7 @@ static int start(struct server *server, const struct kvr_config *config, struct 
         admin.listen = server->handed.admin;
     int rc = kvr_serve_choose_scripts(&ingress->scripts, config, error);
     if (rc == 0)
-        rc = kvr_ingress_start(ingress, error) ? kvr_serve_blame_start(config, error) : 0;
+        rc = kvr_ingress_start(ingress, error) ? kvr_serve_blame_start(ingress, config, error) : 0;
     if (rc == 0)
         rc = kvr_serve_add_replicas(ingress, config, error);
     const char *plan = kvr_config_text(config, "plan.file");
@@ -172,12 +173,18 @@ static int run(const struct kvr_config *config)
     struct server *server = kvr_alloc_zero(1, sizeof *server);
     struct kvr_error error = {0};
     signal(SIGPIPE, SIG_IGN);
+    uint32_t descriptors = kvr_descriptors_raise();
+    if (descriptors && descriptors < DESCRIPTORS_MIN) {
+        kvr_error_set(&error, KVR_E_LIMIT, "ulimit -n %u: at least %u descriptors are needed",
+                      descriptors, DESCRIPTORS_MIN);
+        return fail(&error);
+    }
     kvr_loop_init(&server->loop, uv_default_loop());
     struct kvr_ingress_options options;
     if (kvr_serve_options(&options, config, &error) || kvr_handed_take(&server->handed, &error))
         return fail(&error);
     listen_at_handed(&options, &server->handed);
-    options.listener.descriptors_max = kvr_descriptors_raise();
+    options.listener.descriptors_max = descriptors;
     server->unready_ns = (uint64_t)(kvr_config_number(config, "timeouts.unready_ms") * 1e6);
     server->drain_ns = (uint64_t)(kvr_config_number(config, "timeouts.drain_ms") * 1e6);
     kvr_ingress_init(&server->ingress, &server->loop, &options);

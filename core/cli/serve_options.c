@@ -285,7 +285,8 @@ int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config 
 }
 
 /* Of what the ingress opens, which is named in the message. */
-int kvr_serve_blame_start(const struct kvr_config *config, struct kvr_error *error)
+int kvr_serve_blame_start(const struct kvr_ingress *ingress, const struct kvr_config *config,
+                          struct kvr_error *error)
 {
     static const char *const files[] = {"rows.path", "client_keys"};
     char name[32];
@@ -294,11 +295,11 @@ int kvr_serve_blame_start(const struct kvr_config *config, struct kvr_error *err
         if (path && strstr(error->text, path))
             return kvr_serve_blame(config, files[i], error);
     }
-    for (uint32_t i = 1; i <= kvr_config_count(config, "listen"); i++) {
-        snprintf(name, sizeof name, "listen.%u", i);
-        if (strstr(error->text, kvr_config_text(config, name)))
-            return kvr_serve_blame(config, name, error);
-    }
+    /* The first that does not listen; an address may stand there twice. */
+    snprintf(name, sizeof name, "listen.%u", ingress->listeners_count + 1);
+    const char *address = kvr_config_text(config, name);
+    if (address && strstr(error->text, address))
+        return kvr_serve_blame(config, name, error);
     return error->code;
 }
 

@@ -17,7 +17,8 @@ int kvr_serve_add_replicas(struct kvr_ingress *ingress, const struct kvr_config 
 /* Puts the place of this setting before the reason: "kvroute.lua:4: policy: ". Returns its code. */
 int kvr_serve_blame(const struct kvr_config *config, const char *name, struct kvr_error *error);
 /* The same where the ingress did not start, for the setting that the reason is about. */
-int kvr_serve_blame_start(const struct kvr_config *config, struct kvr_error *error);
+int kvr_serve_blame_start(const struct kvr_ingress *ingress, const struct kvr_config *config,
+                          struct kvr_error *error);
 /* Prints all settings; returns an exit code. */
 int kvr_serve_print_settings(void);
 

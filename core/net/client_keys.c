@@ -100,19 +100,10 @@ static int read_list(const struct kvr_client_keys *keys, const struct kvr_config
     return 0;
 }
 
-static int read_text(const char *path, struct kvr_buffer *text, struct kvr_error *error)
-{
-    struct kvr_error reason;
-    int rc = kvr_file_read(path, KVR_CLIENT_FILE_MAX, text, &reason);
-    return rc ? kvr_error_set(error, rc == KVR_E_LIMIT ? rc : KVR_E_IO, "client_keys: %s",
-                              reason.text)
-              : 0;
-}
-
 static int read_file(const struct kvr_client_keys *keys, struct list *list, struct kvr_error *error)
 {
     struct kvr_buffer text = {0};
-    int rc = read_text(keys->path, &text, error);
+    int rc = kvr_file_read(keys->path, KVR_CLIENT_FILE_MAX, &text, error);
     if (rc == 0) {
         struct kvr_config *config =
             kvr_config_read_clients(keys->path, kvr_buffer_slice(&text), error);

@@ -50,7 +50,9 @@ static int look_where_bound(int fd, struct sockaddr_storage *out, struct kvr_err
     bool is_tcp = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) == 0 &&
                   type == SOCK_STREAM && getsockname(fd, (struct sockaddr *)out, &len) == 0 &&
                   (out->ss_family == AF_INET || out->ss_family == AF_INET6);
-    return is_tcp ? 0 : kvr_error_set(error, KVR_E_INVALID, "descriptor %d is no TCP socket", fd);
+    return is_tcp ? 0
+                  : kvr_error_set(error, KVR_E_INVALID,
+                                  "descriptor %d, handed over, is no TCP socket", fd);
 }
 
 int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error)

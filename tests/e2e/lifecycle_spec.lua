@@ -214,7 +214,8 @@ describe("sockets handed over by who starts the router", function()
     end
     local file = assert(io.open(folder .. "/file", "w"))
     local fd = require("posix.stdio").fileno(file)
-    refused("descriptor 3 is no TCP socket", { sockets = { fd } })
+    refused("descriptor 3, handed over, is no TCP socket", { sockets = { fd } })
+    refused("LISTEN_FDS=11: 0 to 9 are possible", { sockets = { fd }, more = 10 })
     listening()
     refused("LISTEN_FDNAMES: two sockets are named admin",
       { sockets = { sockets[1], sockets[1] }, socket_names = "admin:admin" })

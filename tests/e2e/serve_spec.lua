@@ -1,11 +1,13 @@
 -- `kvroute serve` as a command: without a configuration, with one, with a wrong one, installed.
 local cjson = require("cjson")
+local connection = require("e2e.support.connection")
 local Fleet = require("e2e.support.fleet")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
 local Replica = require("e2e.support.replica")
 local signal = require("posix.signal")
+local unistd = require("posix.unistd")
 
 local folder
 local runs
@@ -250,6 +252,43 @@ replicas = { { url = %q } }
     assert_refuses(router, 1, "kvroute serve: policy: there is no policy nosuch")
   end)
 
+  -- The last line of a start that failed for what the machine would not give, and its only other
+  -- lines: scripts in force.
+  local function assert_fails(line, router)
+    assert_refuses(router, 1)
+    local said = {}
+    for each in router:stderr():gmatch("[^\n]+") do
+      if not each:find(" in force: ", 1, true) then said[#said + 1] = each end
+    end
+    assert.same({ "kvroute serve: " .. line }, said)
+  end
+
+  it("tells in a line what it was not given: descriptors, a port, a file", function()
+    assert_fails("ulimit -n 20: at least 64 descriptors are needed", begin({ "/bin/sh", "-c",
+      'ulimit -n 20; exec "$@"', "sh", Fleet.binary, "serve", unpack(ANY) }))
+    local fd, port = connection.listen(0)
+    local address = "127.0.0.1:" .. port
+    assert_fails(("admin.listen: cannot listen on %s: address already in use"):format(address),
+      begin({ Fleet.binary, "serve", "-l", "127.0.0.1:0", "-s", "admin.listen=" .. address }))
+    assert_fails(("listen.1: cannot listen on %s: address already in use"):format(address),
+      serve({ "-l", address }))
+    unistd.close(fd)
+    assert_fails(("admin.listen: cannot listen on %s: address already in use"):format(address),
+      begin({ Fleet.binary, "serve", "-l", address, "-s", "admin.listen=" .. address }))
+    Fleet.write(folder .. "/twice.lua",
+      ("\nlisten = { %q,\n %q }\n"):format(address, address))
+    assert_fails(("%s/twice.lua:3: listen.2: cannot listen on %s: address already in use"):format(
+      folder, address), begin({ Fleet.binary, "serve", "-c", folder .. "/twice.lua" }))
+    -- Files that root cannot have either.
+    local below = folder .. "/twice.lua/rows"
+    assert_fails(("rows.path: cannot write rows to %s: Not a directory"):format(below),
+      serve({ "-s", "rows.path=" .. below }))
+    assert_fails(("rows.path: cannot write rows to %s: Is a directory"):format(folder),
+      serve({ "-s", "rows.path=" .. folder }))
+    assert_fails(("client_keys: cannot read %s: it is a directory"):format(folder),
+      serve({ "-s", "client_keys=" .. folder }))
+  end)
+
   it("says so when a file sets nothing, and when there is no replica", function()
     Fleet.write(folder .. "/idle.lua", 'return { policy = "p2c" }\n')
     assert_refuses(serve({ "--config", folder .. "/idle.lua" }), 2, "idle.lua:1: returns a value")
@@ -307,16 +346,62 @@ replicas = { { url = %q } }
     end
   end)
 
-  it("installed, works from anywhere", function()
+  it("built elsewhere, has the policies of its sources", function()
+    local copy = begin({ "cp", Fleet.binary, folder .. "/kvroute" })
+    assert.same({ "exited", 0 }, { copy:wait(5) })
+    local router = serve({}, "/", folder .. "/kvroute")
+    local scripts = cjson.decode(http.request(router.admin, { path = "/admin/scripts" }):body())
+    assert.equal(unistd.getcwd() .. "/policies", scripts.policies_dir)
+    assert_ends(router)
+  end)
+
+  -- Installs into the test's folder, with a policy that only this place has.
+  local function install()
     local prefix = folder .. "/prefix"
-    local install = begin({ "cmake", "--install", Fleet.build, "--prefix", prefix })
-    assert.same({ "exited", 0 }, { install:wait(20) })
+    local command = begin({ "cmake", "--install", Fleet.build, "--prefix", prefix })
+    assert.same({ "exited", 0 }, { command:wait(20) })
+    local text = Fleet.read(prefix .. "/share/kvroute/policies/round_robin.lua")
+    Fleet.write(prefix .. "/share/kvroute/policies/only_here.lua",
+      (text:gsub('name = "round_robin"', 'name = "only_here"')))
+    return prefix
+  end
+
+  it("installed, works from anywhere", function()
+    local prefix = install()
     local one = Replica.start({ script = Replica.answers() })
     local router = serve({ "-r", one.url, "-s", "spill=tokens" }, "/", prefix .. "/bin/kvroute")
     answered(router.address, Fleet.chat_request("Hello"))
     local scripts = cjson.decode(http.request(router.admin, { path = "/admin/scripts" }):body())
     assert.equal(prefix .. "/share/kvroute/policies", scripts.policies_dir)
-    assert.is_true(Fleet.exists(prefix .. "/share/kvroute/lua"))
+    for _, words in ipairs({ { "policy", "only_here" }, { "status" } }) do
+      local ctl = begin({ prefix .. "/bin/kvroute", "ctl", "-a", router.admin, unpack(words) },
+        "/")
+      assert.same({ "exited", 0 }, { ctl:wait(5) }, ctl:stderr())
+      assert.is_truthy(ctl:stdout():find("only_here", 1, true), ctl:stdout())
+    end
     assert_ends(router)
+  end)
+
+  it("installed, runs experiments from anywhere", function()
+    local prefix = install()
+    Fleet.write(folder .. "/small.lua", [=[
+local lab = require("kvroute")
+return lab.experiment {
+  name = "small",
+  question = "is all there?",
+  fleet = lab.fleet.simulated { profile = "rtx3090-8b-awq", replicas = 2 },
+  workload = function() return lab.workload.kvroute { users = 4 } end,
+  policies = { "only_here", "prefix_affinity" },
+  measure = { seconds = 20 },
+  slo = { ttft_ms = 990, itl_ms = 24 },
+  seeds = 1,
+  show = { metrics = { "ttft_p50_ms" } },
+}
+]=])
+    local run = begin({ prefix .. "/bin/kvroute", "run", "small.lua", "--jobs", "1" }, folder)
+    run:wait(30)
+    assert.equal("exited", run.ended)
+    assert.equal(0, run.status, run:stderr())
+    assert.is_truthy(run:stdout():find("only_here", 1, true), run:stdout())
   end)
 end)

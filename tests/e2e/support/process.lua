@@ -28,7 +28,7 @@ local function redirect(path, to)
 end
 
 -- As systemd does: from descriptor 3 on, with variables that say so (sd_listen_fds(3)).
-local function hand_over(sockets, names)
+local function hand_over(sockets, names, more)
   local high = {}
   for i, fd in ipairs(sockets) do high[i] = fcntl.fcntl(fd, fcntl.F_DUPFD, 3 + #sockets) end
   for i, fd in ipairs(high) do
@@ -36,7 +36,7 @@ local function hand_over(sockets, names)
     unistd.close(fd)
   end
   stdlib.setenv("LISTEN_PID", tostring(unistd.getpid()))
-  stdlib.setenv("LISTEN_FDS", tostring(#sockets))
+  stdlib.setenv("LISTEN_FDS", tostring(#sockets + (more or 0)))
   if names then stdlib.setenv("LISTEN_FDNAMES", names) end
 end
 
@@ -45,7 +45,8 @@ local function run_child(argv, options)
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   for name, value in pairs(options.env or {}) do stdlib.setenv(name, value) end
   if options.directory then unistd.chdir(options.directory) end
-  if options.sockets then hand_over(options.sockets, options.socket_names) end
+  if options.sockets then     hand_over(options.sockets, options.socket_names, options.more)
+  end
   redirect(options.out, 1)
   redirect(options.err, 2)
   unistd.execp(argv[1], { [0] = argv[1], unpack(argv, 2) })
@@ -55,7 +56,8 @@ end
 
 ---Starts argv[1] with these arguments.
 ---@param options table out and err: files for its output; env: additional variables; directory;
----  sockets: descriptors to hand over as systemd does; socket_names: theirs, with colons between
+---  sockets: descriptors to hand over as systemd does; socket_names: theirs, with colons between;
+---  more: how many more are said to be there
 function M.start(argv, options)
   local pid = assert(unistd.fork())
   if pid == 0 then
