@@ -4,10 +4,11 @@
  *   session   the conversation, as session.h finds it
  *   tenant    the tenant, as session.h finds it
  *   key       the value of a header, else of a body field of that name: a top-level one, or
- *             metadata.NAME. Equal values are one key whatever the model.
+ *             metadata.NAME
  *   blocks    the prompt's first blocks, or all of a shorter prompt; of one model, LoRA and salt
  *
- * A request that has none of what was chosen goes by its session. */
+ * A request that has none of what was chosen goes by its session. The key is counted and planned
+ * under the model that the request names (model_key.h). */
 #ifndef KVR_ROUTING_KEY_H
 #define KVR_ROUTING_KEY_H
 
