@@ -226,8 +226,7 @@ static void data_comes_before_a_failed_write(void **state)
     peer_says(&rig->owners[0], "hello");
     peer_says(owner, "too large");
     peer_resets(owner);
-    for (int turn = 0; turn < 100 && !owner->end_code; turn++)
-        busy_turn(rig);
+    run_until(rig, owner->end_code);
     assert_true(has_all(owner));
     assert_true(owner->end_code < 0 && owner->end_code != UV_EOF);
     end_rig(rig);

@@ -4,8 +4,6 @@
 
 #include "upstream.h"
 
-#define TURNS_MAX 400
-
 struct call {
     struct kvr_upstream *upstream;
     bool acquired;
@@ -21,6 +19,7 @@ static struct {
     struct kvr_upstream_pool pool;
     int listening;
     struct call *next; /* the driver acquires for it */
+    int idle_fds[4];   /* our ends of idle connections, by when they were opened */
     bool sees_bytes;   /* by then the connection used last has sent something */
     bool closed;
 } world;
@@ -95,9 +94,7 @@ static void new_world(void)
 static void end_world(void)
 {
     kvr_upstream_pool_close(&world.pool);
-    for (int i = 0; i < TURNS_MAX && !world.closed; i++)
-        busy_turn(world.rig);
-    assert_true(world.closed);
+    run_until(world.rig, world.closed);
     close(world.listening);
     end_rig(world.rig);
 }
@@ -105,15 +102,14 @@ static void end_world(void)
 /* Connects for the call; returns the replica's end. */
 static int connected(struct call *call)
 {
-    for (int i = 0; i < TURNS_MAX && !call->connected; i++)
-        busy_turn(world.rig);
-    assert_int_equal(call->connected, 1);
-    return accept4(world.listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    run_until(world.rig, call->connected);
+    return accept4(world.listening, NULL, NULL, SOCK_CLOEXEC);
 }
 
 static void assert_closed(int fd)
 {
     char byte;
+    wait_readable(fd);
     ssize_t len = recv(fd, &byte, 1, 0);
     assert_true(len == 0 || (len < 0 && errno == ECONNRESET));
     close(fd);
@@ -129,6 +125,8 @@ static void make_idle(int *fds, int count)
     }
     for (int i = 0; i < count; i++)
         kvr_upstream_release(calls[i].upstream);
+    for (int i = 0; i < count; i++)
+        world.idle_fds[i] = calls[i].upstream->stream.fd;
     assert_int_equal(world.pool.idle_count, count);
     busy_turn(world.rig);
 }
@@ -136,6 +134,14 @@ static void make_idle(int *fds, int count)
 static void say(int fd, const char *text)
 {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* Answers the call, which gets that and nothing else. */
+static void answer(int fd, struct call *call)
+{
+    say(fd, "answer");
+    run_until(world.rig, call->got.len > 0);
+    assert_true(kvr_slice_is(kvr_buffer_slice(&call->got), "answer"));
 }
 
 /* What it has sent answers no request, and would be taken for the answer to the next. */
@@ -148,20 +154,19 @@ static void one_that_sent_something_unasked_is_not_handed_out(void **state)
         new_world();
         make_idle(&idle, 1);
         world.next = &call;
-        if (bytes_first)
-            say(idle, "HTTP/1.1 408 Request Timeout\r\n\r\n");
-        peer_says(&world.rig->owners[0], "go");
         if (!bytes_first)
-            say(idle, "HTTP/1.1 408 Request Timeout\r\n\r\n");
+            peer_says(&world.rig->owners[0], "go");
+        say(idle, "HTTP/1.1 408 Request Timeout\r\n\r\n");
+        wait_readable(world.idle_fds[0]);
+        if (bytes_first)
+            peer_says(&world.rig->owners[0], "go");
         busy_turn(world.rig);
         assert_true(call.acquired);
         assert_int_equal(world.sees_bytes, !bytes_first);
         assert_false(call.ready);
         fresh = connected(&call);
         assert_closed(idle);
-        say(fresh, "answer");
-        busy_turn(world.rig);
-        assert_true(kvr_slice_is(kvr_buffer_slice(&call.got), "answer"));
+        answer(fresh, &call);
         assert_int_equal(world.pool.reused, 0);
         kvr_upstream_drop(call.upstream);
         close(fresh);
@@ -181,13 +186,13 @@ static void the_next_one_is_handed_out_instead(void **state)
     peer_says(&world.rig->owners[0], "go");
     say(idle[2], "unasked");
     say(idle[1], "unasked");
+    wait_readable(world.idle_fds[2]);
+    wait_readable(world.idle_fds[1]);
     busy_turn(world.rig);
     assert_true(world.sees_bytes && call.ready);
     assert_closed(idle[2]);
     assert_closed(idle[1]);
-    say(idle[0], "answer");
-    busy_turn(world.rig);
-    assert_true(kvr_slice_is(kvr_buffer_slice(&call.got), "answer"));
+    answer(idle[0], &call);
     kvr_upstream_drop(call.upstream);
     close(idle[0]);
     kvr_buffer_deinit(&call.got);
@@ -214,8 +219,7 @@ static void one_that_has_answered_is_not_stale(void **state)
     struct linger reset = {1, 0};
     setsockopt(idle, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     close(idle);
-    for (int i = 0; i < TURNS_MAX && !call.failed; i++)
-        busy_turn(world.rig);
+    run_until(world.rig, call.failed);
     assert_true(call.failed < 0 && !call.stale);
     assert_true(
         kvr_slice_is(kvr_buffer_slice(&call.got), "HTTP/1.1 413 Content Too Large\r\n\r\n"));
