@@ -314,12 +314,13 @@ static void put_ending(struct row *row, const struct kvr_ending *ending)
     DOUBLE_FIELD(row, "gap_max_ms", ending->gap_max_ms);
 }
 
-/* The chain as runs of block numbers; a row can then be replayed without its text. */
+/* The chain as runs of block numbers; a row can then be replayed without its text. What a block is
+ * goes with it, where that is no default. */
 static void append_chain(struct kvr_router *router, const uint64_t *chain, uint32_t len)
 {
     struct kvr_block_run *runs = kvr_alloc((len ? len : 1) * sizeof *runs);
     uint32_t count = kvr_block_ids_runs(&router->block_ids, chain, len, runs);
-    struct row row = {.at = kvr_buffer_reserve(&router->rows, 20 + (size_t)count * 36)};
+    struct row row = {.at = kvr_buffer_reserve(&router->rows, 100 + (size_t)count * 36)};
     PUT(&row, ",\"chain\":[");
     for (uint32_t i = 0; i < count; i++) {
         if (i)
@@ -331,6 +332,10 @@ static void append_chain(struct kvr_router *router, const uint64_t *chain, uint3
         *row.at++ = ']';
     }
     *row.at++ = ']';
+    if (router->options.block_bytes != KVR_PROMPT_BLOCK_BYTES)
+        UINT_FIELD(&row, "block_bytes", router->options.block_bytes);
+    if (router->options.wide_after)
+        UINT_FIELD(&row, "wide_after", router->options.wide_after);
     router->rows.len = (size_t)(row.at - router->rows.data);
     kvr_free(runs);
 }

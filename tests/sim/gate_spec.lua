@@ -1,4 +1,5 @@
 -- kvroute gate on traffic recorded by experiments/gate.lua, at a fifth of its size and three seeds.
+local import = require("kvroute.import")
 local json = require("kvroute.json")
 local lab = require("sim.laboratory")
 
@@ -109,6 +110,56 @@ describe("kvroute gate", function()
       copy, "--baseline", "best", unpack(SEVENTY))
     assert.equal(0, code, out .. err)
     assert.truthy(out:find("The baseline is the best of 2 reactive policies", 1, true), out)
+  end)
+
+  -- The same requests, recorded by a router with wide blocks and by one without.
+  it("takes rows of wide blocks, which share what they say they do", function()
+    local function record(name, setting)
+      local path = lab.write(("%s/%s.lua"):format(folder, name), ([[
+local lab = require("kvroute")
+return lab.experiment { name = "wide", fleet = lab.fleet.simulated { profile = "h100-8b-bf16" },
+  router = { row_blocks = true%s }, workload = lab.workload.keys { keys = 6, rate = 4, gap_cv = 1,
+    template_tokens = 700, context_tokens = 300, variant_tokens = 200, unique_tokens = 100 },
+  policies = { "p2c" }, measure = { warmup_requests = 0, requests = 400, drain_s = 30 },
+  slo = { ttft_ms = 3500 }, seeds = 1 }
+]]):format(setting))
+      local cells = folder .. "/" .. name
+      local code, _, err = lab.run(folder, path, "--rows", "--out", cells)
+      assert.equal(0, code, err)
+      for file in pairs(lab.files(cells)) do
+        if file:find("rows%.jsonl$") then return cells .. "/" .. file end
+      end
+    end
+    -- Of each request: how many of its leading blocks came before.
+    local function known(path)
+      local seen, out = {}, {}
+      for row in import.rows("router", path) do
+        local count, on = 0, true
+        for _, run in ipairs(row.blocks) do
+          for id = run[1], run[1] + run[2] - 1 do
+            on = on and seen[id]
+            count = count + (on and 1 or 0)
+            seen[id] = true
+          end
+        end
+        out[#out + 1] = count
+      end
+      return out
+    end
+    local plain, wide_rows = record("plain", ""), record("wide", ", index_wide_after = 2000")
+    local a, b = known(plain), known(wide_rows)
+    assert.equal(400, #b)
+    local less = 0
+    for i = 1, #a do
+      -- A quarter of a wide block that is shared is not known of.
+      assert.is_true(b[i] <= a[i] and a[i] - b[i] < 4, ("%d: %d and %d"):format(i, a[i], b[i]))
+      less = less + a[i] - b[i]
+    end
+    assert.is_true(less > 0)
+    local code, out, err = gate("--rows", wide_rows, "--candidate", "prefix_affinity", "--profile",
+      "h100-8b-bf16", "--slo-ttft", "1000", "--json")
+    assert.is_true(code == 0 or code == 3, err)
+    assert.equal(400, json.decode(out).rows.requests)
   end)
 
   it("measures what one destination carries of the keys it would have", function()

@@ -814,6 +814,32 @@ describe("rows of a router", function()
     assert.are.same(rows, rows_of("rows", lines_of(unpack(lines))))
   end)
 
+  it("may have wide blocks, which become ordinary ones with numbers of their own", function()
+    -- Wide from 128 on: two blocks of 64 bytes, then some of 256.
+    local wide = ',"wide_after":128'
+    local rows = rows_of("router", lines_of(
+      row("1", 1, '4,"prompt_bytes":700,"estimated_tokens":1,"chain":[[1,4]]' .. wide),
+      row("2", 2, '4,"prompt_bytes":640,"estimated_tokens":1,"chain":[[1,3],[9,1]]' .. wide),
+      row("3", 3, '1,"prompt_bytes":127,"estimated_tokens":1,"chain":[[1,1]]' .. wide)))
+    local from = 2 ^ 51
+    assert.are.same({ { 1, 2 }, { from + 12, 8 } }, rows[1].blocks)
+    assert.are.same({ { 1, 2 }, { from + 12, 4 }, { from + 36, 4 } }, rows[2].blocks)
+    assert.are.same({ { 1, 1 } }, rows[3].blocks)
+    assert.equal(64, rows[1].block_bytes)
+    -- Rows of an older router do not say it.
+    local old = row("1", 1, '4,"prompt_bytes":700,"estimated_tokens":1,"chain":[[1,4]]')
+    fails("blocks: 4 for a prompt of 700 bytes, which has 10 of 64 bytes: this router had another "
+      .. "index.wide_after or index.block_bytes", "router", lines_of(old))
+    assert.are.same(rows[1].blocks,
+      rows_of("router", lines_of(old), { wide_after = 128 })[1].blocks)
+    fails("wide_after: 256 bytes of a wide block are no multiple of block_bytes, 48", "router",
+      lines_of(row("1", 1, '1,"prompt_bytes":60,"estimated_tokens":1,"chain":[[1,1]],'
+        .. '"block_bytes":48' .. wide)))
+    local small = row("1", 1, '2,"prompt_bytes":70,"estimated_tokens":1,"chain":[[1,2]],'
+      .. '"block_bytes":32')
+    assert.equal(32, rows_of("router", lines_of(small))[1].block_bytes)
+  end)
+
   it("need their chains, and one process", function()
     local one = row("1", 1, '2,"prompt_bytes":150,"estimated_tokens":1')
     fails("chain: is missing", "router", lines_of(one))
