@@ -6,15 +6,8 @@ local Replica = require("e2e.support.replica")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 
--- One value of the metrics page; nil when there is no such sample. `sample` is as it stands there.
-local function metric(fleet, sample)
-  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
-  local from, to = ("\n" .. page):find("\n" .. sample .. " ", 1, true)
-  return from and tonumber(page:match("^[^\n]+", to))
-end
-
 local function count_samples(fleet)
-  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+  local page = fleet:metrics_page()
   local count = 0
   for line in page:gmatch("[^\n]+") do
     if line:sub(1, 1) ~= "#" then count = count + 1 end
@@ -31,12 +24,7 @@ local function error_of(answer)
 end
 
 local function begin_stream(fleet, replica)
-  local client = fleet:connect()
-  client:begin(Fleet.chat_request("a long one", { stream = true }))
-  local exchange = replica:take()
-  exchange:stream()
-  exchange:event("first")
-  client:wait_body(1)
+  local client, exchange = fleet:begin_stream(replica)
   return { client = client, exchange = exchange }
 end
 
@@ -79,7 +67,7 @@ describe("the fleet at run time", function()
     end_stream(streams[9])
     end_stream(streams[10])
     loop.wait(function() return fleet:replica_state(a.name) == nil end, 1, "the removed to go")
-    assert.is_nil(metric(fleet, ('kvroute_replica_in_flight{replica="%s"}'):format(a.name)))
+    assert.is_nil(fleet:metric(('kvroute_replica_in_flight{replica="%s"}'):format(a.name)))
 
     -- The last one draining: a refusal that says so, and a way back.
     command(fleet, "replicas/drain", { replica = b.name })
@@ -140,7 +128,7 @@ describe("the fleet at run time", function()
     local stream = begin_stream(fleet, fleet.replicas[1])
     fleet.router:signal(15)
     loop.wait(function() return fleet:admin("/admin/status").draining end, 1, "draining")
-    assert.equal(1, metric(fleet, "kvroute_draining"))
+    assert.equal(1, fleet:metric("kvroute_draining"))
     assert.equal(1, fleet:admin("/admin/replicas").replicas[1].in_flight)
     end_stream(stream)
     local how, code = fleet.router:wait(3)
@@ -165,7 +153,7 @@ describe("what it tells", function()
       assert.equal(status, answer.status)
       assert.equal(code, error_of(answer).code)
       expected[#expected + 1] = code
-      assert.equal(1, metric(fleet, ('kvroute_rejections_total{code="%s"}'):format(code)))
+      assert.equal(1, fleet:metric(('kvroute_rejections_total{code="%s"}'):format(code)))
     end
 
     refused(404, "model_not_found", fleet:chat("x", { model = "nobody" }))
@@ -186,8 +174,8 @@ describe("what it tells", function()
     local seen = {}
     for _, row in ipairs(fleet:rows(6)) do seen[#seen + 1] = row.error end
     assert.same(expected, seen)
-    assert.equal(5, metric(fleet, 'kvroute_requests_total{outcome="dropped"}'))
-    assert.equal(1, metric(fleet, 'kvroute_requests_total{outcome="success"}'))
+    assert.equal(5, fleet:metric('kvroute_requests_total{outcome="dropped"}'))
+    assert.equal(1, fleet:metric('kvroute_requests_total{outcome="success"}'))
   end)
 
   it("keeps its series when clients make up models", function()
@@ -195,7 +183,7 @@ describe("what it tells", function()
     assert.equal(200, fleet:chat("x").status)
     assert.equal(404, fleet:chat("x", { model = "unknown" }).status)
     local age = ('kvroute_replica_engine_age_seconds{replica="%s"}'):format(fleet.replicas[1].name)
-    loop.wait(function() return metric(fleet, age) end, 3, "the engine's signals to be read")
+    loop.wait(function() return fleet:metric(age) end, 3, "the engine's signals to be read")
     local before = count_samples(fleet)
     local client = fleet:connect()
     for i = 1, 2000 do
@@ -207,8 +195,8 @@ describe("what it tells", function()
     assert.is_true(loop.now() - began < 0.1)
     assert.is_true(bytes < 100000)
     assert.equal(before, after)
-    assert.equal(2001, metric(fleet, 'kvroute_rejections_total{code="model_not_found"}'))
-    assert.equal(1, metric(fleet, 'kvroute_model_requests_total{model="test-model"}'))
+    assert.equal(2001, fleet:metric('kvroute_rejections_total{code="model_not_found"}'))
+    assert.equal(1, fleet:metric('kvroute_model_requests_total{model="test-model"}'))
   end)
 
   it("has a page that promtool accepts", function()
@@ -283,7 +271,7 @@ describe("scripts", function()
     assert.equal(1, state.generation)
     assert.is_true(state.refused_s < 5)
     assert.equal("one", reason(fleet))
-    assert.is_true(metric(fleet, 'kvroute_script_refusals_total{role="policy"}') >= 2)
+    assert.is_true(fleet:metric('kvroute_script_refusals_total{role="policy"}') >= 2)
 
     -- What it was comes back as what it is; what is new is new.
     Fleet.replace(fleet:policy_path("mine"), policy("one"))
@@ -293,7 +281,7 @@ describe("scripts", function()
     Fleet.replace(fleet:policy_path("mine"), policy("two"))
     assert.equal(200, command(fleet, "reload", {}).status)
     assert.equal("two", reason(fleet))
-    assert.equal(2, metric(fleet, 'kvroute_script_generation{role="policy",name="mine"}'))
+    assert.equal(2, fleet:metric('kvroute_script_generation{role="policy",name="mine"}'))
   end)
 
   it("that fail too often are out of use until the next good load, and that shows", function()
@@ -316,13 +304,13 @@ describe("scripts", function()
     assert.is_true(state.quarantined)
     assert.truthy(state.error:find("mine.lua:2: seventy-seven", 1, true))
     assert.equal(10, state.counters.errors)
-    assert.equal(1, metric(fleet, 'kvroute_script_quarantined{role="policy"}'))
-    assert.equal(10, metric(fleet, 'kvroute_script_failures_total{role="policy",kind="error"}'))
-    assert.equal(12, metric(fleet, "kvroute_fallbacks_total"))
+    assert.equal(1, fleet:metric('kvroute_script_quarantined{role="policy"}'))
+    assert.equal(10, fleet:metric('kvroute_script_failures_total{role="policy",kind="error"}'))
+    assert.equal(12, fleet:metric("kvroute_fallbacks_total"))
     assert.is_true(fleet:admin("/admin/status").scripts.policy.quarantined)
     assert.equal(200, command(fleet, "reload", {}).status)
     assert.equal("fine", reason(fleet))
-    assert.equal(0, metric(fleet, 'kvroute_script_quarantined{role="policy"}'))
+    assert.equal(0, fleet:metric('kvroute_script_quarantined{role="policy"}'))
   end)
 
   it("are switched and set one by one, and rows name what decided", function()
@@ -341,7 +329,7 @@ describe("scripts", function()
     command(fleet, "canary", { name = "p2c", share = 1 })
     assert.equal("p2c", fleet:chat("x"):header("x-kvroute-policy"))
     assert.is_true(fleet:row(2).canary)
-    assert.equal(1, metric(fleet, "kvroute_canary_requests_total"))
+    assert.equal(1, fleet:metric("kvroute_canary_requests_total"))
     command(fleet, "canary", { name = "" })
     assert.equal("round_robin", fleet:chat("x"):header("x-kvroute-policy"))
   end)

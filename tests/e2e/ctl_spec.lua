@@ -33,16 +33,6 @@ local function line_of(text, first)
   end
 end
 
-local function begin_stream(fleet, replica)
-  local client = fleet:connect()
-  client:begin(Fleet.chat_request("a long one", { stream = true }))
-  local exchange = replica:take()
-  exchange:stream()
-  exchange:event("first")
-  client:wait_body(1)
-  return client, exchange
-end
-
 describe("kvroute ctl", function()
   after_each(Fleet.finish)
 
@@ -55,7 +45,7 @@ describe("kvroute ctl", function()
     a.script = nil
     assert.equal(200, fleet:admin_answer("/admin/replicas/drain", { replica = b.name }).status)
     a.taken = a:count()
-    local client, exchange = begin_stream(fleet, a)
+    local client, exchange = fleet:begin_stream(a)
 
     local status = shows(fleet, "status")
     has(status, "2 members, 1 in rotation, 0 down, 1 draining; 1 in flight")
@@ -128,7 +118,7 @@ describe("kvroute ctl", function()
   it("waits for a drained replica to become empty", function()
     local fleet = Fleet.start({ replicas = 1 })
     local replica = fleet.replicas[1]
-    local client, exchange = begin_stream(fleet, replica)
+    local client, exchange = fleet:begin_stream(replica)
     local code, out, err = ctl(fleet, "drain " .. replica.name .. " --wait 0.3")
     assert.equal(REFUSED, code)
     has(out, "draining, weight 1, 1 in flight")
@@ -144,7 +134,7 @@ describe("kvroute ctl", function()
 
     -- What is removed can be waited for as well.
     shows(fleet, "restore " .. replica.name)
-    client, exchange = begin_stream(fleet, replica)
+    client, exchange = fleet:begin_stream(replica)
     waiting = begin_ctl(fleet, "remove --wait 20 " .. replica.name)
     waiting:wait_line("(removed)", 5)
     exchange:finish()

@@ -101,7 +101,7 @@ describe("all limits at once", function()
     local outcomes = status.requests.outcomes
     assert.equal(status.requests.received,
       outcomes.success + outcomes.failed + outcomes.dropped + outcomes.cancelled)
-    local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+    local page = fleet:metrics_page()
     for name in ("ab"):gmatch(".") do
       local open = page:match(('kvroute_client_key_requests_open{client="%s"} (%%d+)'):format(name))
       assert.equal("0", open)

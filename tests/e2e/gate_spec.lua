@@ -89,7 +89,7 @@ local function ask_until_left(fleet, client, name, whole)
 end
 
 local function metric(fleet, line)
-  has(fleet:admin_answer("/metrics"):body(), "\n" .. line .. "\n")
+  has(fleet:metrics_page(), "\n" .. line .. "\n")
 end
 
 describe("the guard of a gate", function()

@@ -306,7 +306,7 @@ describe("a replica given by name", function()
     loop.wait(function() return fleet:replica_state(name).operational == "up" end, 5, "it to be up")
     assert.equal("down", fleet:replica_state("nowhere.invalid:8000").operational)
     loop.wait(function()
-      local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+      local page = fleet:metrics_page()
       return tonumber(page:match("kvroute_name_lookup_failures_total (%d+)")) > 0
     end, 10, "a failed look-up")
     fleet:admin("/admin/replicas/remove", { replica = "nowhere.invalid:8000" })

@@ -37,12 +37,6 @@ local function rewrite(fleet, keys)
   Fleet.replace(fleet.keys_path, "keys = {\n" .. keys .. "\n}\n")
 end
 
-local function sample(fleet, series)
-  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
-  local at = page:find("\n" .. series .. " ", 1, true)
-  return at and tonumber(page:match("^%S+", at + #series + 2)) or nil
-end
-
 local two = [[
   { name = "team-a", key = "sk-aaaa-1111" },
   { name = "team-b", key = "sk-bbbb-2222" },]]
@@ -95,13 +89,13 @@ describe("a client key", function()
     local rows = fleet:rows(4)
     assert.same({ "team-a", "team-b", "team-a", "team-b" },
       { rows[1].client, rows[2].client, rows[3].client, rows[4].client })
-    assert.equal(2, sample(fleet, 'kvroute_client_key_requests_total{client="team-a"}'))
-    assert.equal(0, sample(fleet, 'kvroute_client_key_requests_open{client="team-b"}'))
+    assert.equal(2, fleet:metric('kvroute_client_key_requests_total{client="team-a"}'))
+    assert.equal(0, fleet:metric('kvroute_client_key_requests_open{client="team-b"}'))
     -- Nowhere is a key told.
     fleet:chat("Hello", nil, bearer("sk-dddd-4444"))
     local told = {
       Fleet.read(fleet.folder .. "/rows.jsonl"), fleet.router:stderr(), fleet.router:stdout(),
-      http.request(fleet.admin_address, { path = "/metrics" }):body(),
+      fleet:metrics_page(),
       http.request(fleet.admin_address, { path = "/admin/status" }):body(),
       http.request(fleet.admin_address, { path = "/admin/replicas" }):body(),
     }
@@ -122,8 +116,8 @@ describe("a client key", function()
     assert.equal(401, rows[2].status)
     assert.equal("dropped", rows[2].outcome)
     assert.is_nil(rows[2].client)
-    assert.equal(1, sample(fleet, 'kvroute_client_key_denied_total{key="absent"}'))
-    assert.equal(1, sample(fleet, 'kvroute_client_key_denied_total{key="unknown"}'))
+    assert.equal(1, fleet:metric('kvroute_client_key_denied_total{key="absent"}'))
+    assert.equal(1, fleet:metric('kvroute_client_key_denied_total{key="unknown"}'))
   end)
 
   it("is asked for before a body is taken", function()
@@ -144,7 +138,7 @@ describe("a client key", function()
     client:send(text:sub(100001))
     client:expect()
     assert.equal(200, client:finish().status)
-    assert.equal(1, sample(fleet, 'kvroute_client_key_requests_total{client="team-a"}'))
+    assert.equal(1, fleet:metric('kvroute_client_key_requests_total{client="team-a"}'))
   end)
 end)
 
@@ -183,7 +177,7 @@ describe("a client's limits", function()
     assert.equal("client_concurrency", row.error)
     assert.equal("team-a", row.client)
     assert.equal(1,
-      sample(fleet, 'kvroute_client_key_limited_total{client="team-a",limit="concurrency"}'))
+      fleet:metric('kvroute_client_key_limited_total{client="team-a",limit="concurrency"}'))
   end)
 
   it("bound its requests a minute, and say when to come again", function()
@@ -212,7 +206,7 @@ describe("a client's limits", function()
     local err = check.api_error(never, 429, "client_prompt_tokens_per_minute")
     assert.is_nil(never:header("retry-after"))
     assert.is_truthy(err.message:find("this prompt alone", 1, true))
-    assert.equal(900, sample(fleet, 'kvroute_client_key_prompt_tokens_total{client="team-a"}'))
+    assert.equal(900, fleet:metric('kvroute_client_key_prompt_tokens_total{client="team-a"}'))
   end)
 end)
 
@@ -260,7 +254,7 @@ describe("the file of client keys", function()
     for _, row in ipairs(fleet:rows(2)) do
       if row.status == 200 then assert.equal("team-a", row.client) end
     end
-    assert.is_nil(sample(fleet, 'kvroute_client_key_requests_total{client="team-a"}'))
+    assert.is_nil(fleet:metric('kvroute_client_key_requests_total{client="team-a"}'))
   end)
 
   it("changes nothing when it is wrong; SIGHUP reads it too", function()
@@ -279,17 +273,17 @@ describe("the file of client keys", function()
     for i, each in ipairs(wrong) do
       rewrite(fleet, each[1])
       loop.wait(function()
-        return (sample(fleet, "kvroute_client_key_file_refusals_total") or 0) >= i
+        return (fleet:metric("kvroute_client_key_file_refusals_total") or 0) >= i
       end, 2, "refusal " .. i)
       assert.is_truthy(fleet.router:stderr():find(each[2], 1, true), each[2])
       assert.equal(200, fleet:chat("Hello", nil, bearer("sk-aaaa-1111")).status)
     end
     assert.is_nil(fleet.router:stderr():find("same-1", 1, true))
     os.remove(fleet.keys_path)
-    local refusals = sample(fleet, "kvroute_client_key_file_refusals_total")
+    local refusals = fleet:metric("kvroute_client_key_file_refusals_total")
     fleet.router:signal(signal.SIGHUP)
     loop.wait(function()
-      return sample(fleet, "kvroute_client_key_file_refusals_total") > refusals
+      return fleet:metric("kvroute_client_key_file_refusals_total") > refusals
     end, 2, "the refusal of a missing file")
     assert.equal(200, fleet:chat("Hello", nil, bearer("sk-bbbb-2222")).status)
   end)

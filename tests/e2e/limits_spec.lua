@@ -10,31 +10,6 @@ local Replica = require("e2e.support.replica")
 
 local chat_request = Fleet.chat_request
 
-local function sample(fleet, series)
-  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
-  local at = page:find("\n" .. series .. " ", 1, true)
-  return at and tonumber(page:match("^%S+", at + #series + 2)) or 0
-end
-
-local function hits(fleet, setting)
-  return sample(fleet, ('kvroute_limit_hits_total{limit="%s"}'):format(setting))
-end
-
--- A client whose chat request is under way.
-local function ask(fleet, content, headers)
-  local client = fleet:connect()
-  client.answer = client:begin(chat_request(content or "Hello", nil, headers))
-  return client
-end
-
-local function waiting(fleet)
-  return fleet:admin("/admin/status").requests.waiting
-end
-
-local function wait_waiting(fleet, count)
-  loop.wait(function() return waiting(fleet) == count end, 2, count .. " requests to wait")
-end
-
 local one_at_a_time = { { settings = { capacity = 1 } } }
 
 describe("what is held of requests", function()
@@ -88,9 +63,9 @@ describe("what is held of requests", function()
     large = http.request(fleet.admin_address, { path = "/admin/explain", body = ("x"):rep(70000) })
     assert.equal(413, large.status)
     assert.equal("the body is over 67536 bytes", large:json().error.message)
-    assert.equal(1, hits(fleet, "limits.header_count"))
-    assert.equal(2, hits(fleet, "limits.header_bytes"))
-    assert.equal(1, hits(fleet, "limits.body_bytes"))
+    assert.equal(1, fleet:hits("limits.header_count"))
+    assert.equal(2, fleet:hits("limits.header_bytes"))
+    assert.equal(1, fleet:hits("limits.body_bytes"))
     -- Whatever has a head that could be read has a row.
     local rows = fleet:rows(2)
     assert.equal(2, #rows)
@@ -105,21 +80,21 @@ describe("what is held of requests", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, config = {
       limits = { bodies_total_bytes = 1000000 }, queue = { max = 8 },
     } })
-    ask(fleet, "running")
+    fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
-    local waits = ask(fleet, ("x"):rep(300000))
-    wait_waiting(fleet, 1)
+    local waits = fleet:begin_chat(("x"):rep(300000))
+    fleet:wait_waiting(1)
     local head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
     refused(fleet, head .. "Content-Length: 600000\r\n\r\n", 503, "bodies_total")
     refused(fleet, head .. "Transfer-Encoding: chunked\r\n\r\n"
       .. ("2000\r\n" .. ("x"):rep(8192) .. "\r\n"):rep(100), 503, "bodies_total")
-    assert.equal(2, hits(fleet, "limits.bodies_total_bytes"))
+    assert.equal(2, fleet:hits("limits.bodies_total_bytes"))
     exchange:reply()
     exchange = fleet.replicas[1]:take()
     exchange:reply()
     assert.equal(200, waits:finish().status)
     -- What has been sent on is held no more.
-    local client = ask(fleet, ("x"):rep(300000))
+    local client = fleet:begin_chat(("x"):rep(300000))
     fleet.replicas[1]:take():reply()
     assert.equal(200, client:finish().status)
   end)
@@ -130,12 +105,12 @@ describe("requests open at once", function()
 
   it("are bounded by limits.requests, and the one too many has a row", function()
     local fleet = Fleet.start({ config = { limits = { requests = 2 } } })
-    ask(fleet)
-    ask(fleet)
+    fleet:begin_chat()
+    fleet:begin_chat()
     local a, b = fleet.replicas[1]:take(), fleet.replicas[1]:take()
     check.api_error(fleet:chat("Hello"), 503, "too_many_requests")
     assert.equal("too_many_requests", fleet:row(1).error)
-    assert.equal(1, hits(fleet, "limits.requests"))
+    assert.equal(1, fleet:hits("limits.requests"))
     a:reply()
     b:reply()
     fleet:rows(3)
@@ -149,29 +124,29 @@ describe("connections", function()
     local fleet = Fleet.start({ config = { limits = { connections = 3 } } })
     local idle, busy = fleet:connect(), {}
     assert.equal(200, idle:request({ path = "/healthz" }).status)
-    busy[1] = ask(fleet)
-    busy[2] = ask(fleet)
+    busy[1] = fleet:begin_chat()
+    busy[2] = fleet:begin_chat()
     local a, b = fleet.replicas[1]:take(), fleet.replicas[1]:take()
     local refused = fleet:connect() -- at once: nobody has been idle for long
     refused:wait_end(1)
     loop.sleep(1.1)
-    busy[3] = ask(fleet)
+    busy[3] = fleet:begin_chat()
     idle:wait_end(1)
     local c = fleet.replicas[1]:take()
     fleet:connect():wait_end(1)
     for _, exchange in ipairs({ a, b, c }) do exchange:reply() end
     for _, client in ipairs(busy) do assert.equal(200, client:finish().status) end
-    assert.equal(3, hits(fleet, "limits.connections"))
-    assert.equal(1, sample(fleet, "kvroute_client_connections_displaced_total"))
+    assert.equal(3, fleet:hits("limits.connections"))
+    assert.equal(1, (fleet:metric("kvroute_client_connections_displaced_total") or 0))
     assert.equal(2,
-      sample(fleet, 'kvroute_client_connections_refused_total{listener="ingress"}'))
+      fleet:metric('kvroute_client_connections_refused_total{listener="ingress"}'))
   end)
 
   it("never take the last descriptors: replicas can still be reached", function()
     local fleet = Fleet.start({ script = Replica.answers(), descriptors = 96 })
     local clients = {}
     for i = 1, 120 do clients[i] = fleet:connect() end
-    loop.wait(function() return hits(fleet, "descriptors") >= 20 end, 3, "refused connections")
+    loop.wait(function() return fleet:hits("descriptors") >= 20 end, 3, "refused connections")
     local served = 0
     for _, client in ipairs(clients) do
       if not client.connection.ended then
@@ -199,7 +174,7 @@ describe("a client that is slow", function()
     check.api_error(answer, 408, "request_timeout")
     assert.is_true(loop.now() - began < 1.2)
     assert.equal("close", answer:header("connection"))
-    assert.equal(1, hits(fleet, "timeouts.client_body_ms"))
+    assert.equal(1, fleet:hits("timeouts.client_body_ms"))
   end)
 
   it("to send its body: 408 and the end, also on a connection that has served before", function()
@@ -247,7 +222,7 @@ describe("a client that is slow", function()
     loop.wait(function() return held() == 0 end, 2, "the client to be idle")
     loop.sleep(0.6)
     assert.equal(200, client:request(chat_request("Hello")).status)
-    assert.equal(0, hits(fleet, "timeouts.client_body_ms"))
+    assert.equal(0, fleet:hits("timeouts.client_body_ms"))
   end)
 
   it("to take its answer: cut after timeouts.client_stall_ms, and the replica let go", function()
@@ -260,8 +235,8 @@ describe("a client that is slow", function()
     exchange:chunk(("x"):rep(8000000))
     exchange:wait_gone(3)
     assert.equal("cancelled", fleet:row(1).outcome)
-    assert.equal(1, hits(fleet, "timeouts.client_stall_ms"))
-    assert.is_true(hits(fleet, "limits.stream_buffer_bytes") > 0)
+    assert.equal(1, fleet:hits("timeouts.client_stall_ms"))
+    assert.is_true(fleet:hits("limits.stream_buffer_bytes") > 0)
   end)
 
   it("between requests is closed after timeouts.client_idle_ms", function()
@@ -271,7 +246,7 @@ describe("a client that is slow", function()
     local began = loop.now()
     assert.equal("fin", client:wait_end(2))
     assert.is_true(loop.now() - began >= 0.25)
-    assert.equal(1, hits(fleet, "timeouts.client_idle_ms"))
+    assert.equal(1, fleet:hits("timeouts.client_idle_ms"))
   end)
 end)
 

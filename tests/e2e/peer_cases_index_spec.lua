@@ -3,7 +3,6 @@
 local cjson = require("cjson")
 local chaos = require("e2e.support.chaos")
 local Fleet = require("e2e.support.fleet")
-local http = require("e2e.support.http")
 local Load = require("e2e.support.load")
 local loop = require("e2e.support.loop")
 local Peers = require("e2e.support.peers")
@@ -186,7 +185,7 @@ describe("what names a request", function()
       })).status
     end
     local function page()
-      return http.request(fleet.admin_address, { path = "/metrics" }):body()
+      return fleet:metrics_page()
     end
     local function series()
       local count = 0

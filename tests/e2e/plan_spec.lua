@@ -88,7 +88,7 @@ describe("a plan of live traffic", function()
       for _ = 1, 5 do assert.same({ place, "planned" }, { ask(fleet, shard) }) end
     end
     assert.equal("unplanned", select(2, ask(fleet, "new")))
-    local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
+    local page = fleet:metrics_page()
     has(page, 'kvroute_plan_decisions_total{plan="planned"} ')
     has(page, 'kvroute_plannings_total{result="installed"} ')
     assert.is_true(tonumber(page:match("\nkvroute_plan_admitted_keys (%d+)")) >= 4)

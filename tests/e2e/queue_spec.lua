@@ -6,31 +6,6 @@ local loop = require("e2e.support.loop")
 
 local chat_request = Fleet.chat_request
 
-local function sample(fleet, series)
-  local page = http.request(fleet.admin_address, { path = "/metrics" }):body()
-  local at = page:find("\n" .. series .. " ", 1, true)
-  return at and tonumber(page:match("^%S+", at + #series + 2)) or 0
-end
-
-local function hits(fleet, setting)
-  return sample(fleet, ('kvroute_limit_hits_total{limit="%s"}'):format(setting))
-end
-
--- A client whose chat request is under way.
-local function ask(fleet, content, headers)
-  local client = fleet:connect()
-  client.answer = client:begin(chat_request(content or "Hello", nil, headers))
-  return client
-end
-
-local function waiting(fleet)
-  return fleet:admin("/admin/status").requests.waiting
-end
-
-local function wait_waiting(fleet, count)
-  loop.wait(function() return waiting(fleet) == count end, 2, count .. " requests to wait")
-end
-
 local one_at_a_time = { { settings = { capacity = 1 } } }
 
 describe("a replica's capacity", function()
@@ -39,7 +14,7 @@ describe("a replica's capacity", function()
   it("without a queue: never more streams than that, 503 for the rest", function()
     local fleet = Fleet.start({ replicas = { { settings = { capacity = 2 } } } })
     local clients, refused = {}, 0
-    for i = 1, 10 do clients[i] = ask(fleet) end
+    for i = 1, 10 do clients[i] = fleet:begin_chat() end
     loop.wait(function()
       refused = 0
       for _, client in ipairs(clients) do refused = refused + (client.answer.done and 1 or 0) end
@@ -60,11 +35,11 @@ describe("a replica's capacity", function()
     second:reply()
     fleet:rows(11)
     assert.equal(200, (function()
-      local client = ask(fleet)
+      local client = fleet:begin_chat()
       fleet.replicas[1]:take():reply()
       return client:finish().status
     end)())
-    assert.equal(9, hits(fleet, "replicas.capacity"))
+    assert.equal(9, fleet:hits("replicas.capacity"))
   end)
 end)
 
@@ -73,12 +48,12 @@ describe("the queue", function()
 
   it("holds requests until a replica has room, in their order, up to queue.max", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, config = { queue = { max = 2 } } })
-    local running = ask(fleet, "running")
+    local running = fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
-    local second = ask(fleet, "second")
-    wait_waiting(fleet, 1)
-    local third = ask(fleet, "third")
-    wait_waiting(fleet, 2)
+    local second = fleet:begin_chat("second")
+    fleet:wait_waiting(1)
+    local third = fleet:begin_chat("third")
+    fleet:wait_waiting(2)
     local refused = fleet:chat("fourth")
     local err = check.api_error(refused, 429, "queue_full")
     assert.equal("rate_limit_error", err.type)
@@ -95,19 +70,19 @@ describe("the queue", function()
     assert.equal("queue_full", rows[1].error)
     assert.is_nil(rows[2].waited_ms)
     assert.is_true(rows[3].waited_ms > 0 and rows[4].waited_ms > 0)
-    assert.equal(1, hits(fleet, "queue.max"))
+    assert.equal(1, fleet:hits("queue.max"))
   end)
 
   it("may take the one first that has least to prefill", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, config = {
       queue = { max = 8, order = "shortest" },
     } })
-    ask(fleet, "running")
+    fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
-    ask(fleet, ("a long prompt "):rep(500))
-    wait_waiting(fleet, 1)
-    ask(fleet, "a short one")
-    wait_waiting(fleet, 2)
+    fleet:begin_chat(("a long prompt "):rep(500))
+    fleet:wait_waiting(1)
+    fleet:begin_chat("a short one")
+    fleet:wait_waiting(2)
     exchange:reply()
     exchange = fleet.replicas[1]:take()
     assert.is_truthy(exchange.body:find("a short one", 1, true))
@@ -122,12 +97,12 @@ describe("the queue", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, config = {
       queue = { max = 100, deadline_ms = 150 },
     } })
-    ask(fleet, "running")
+    fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
     -- Requests come all the time, so that one comes while another's time is up and not yet noticed.
     local clients = {}
     for i = 1, 60 do
-      clients[i] = ask(fleet, "late " .. i)
+      clients[i] = fleet:begin_chat("late " .. i)
       loop.sleep(0.005)
     end
     for _, client in ipairs(clients) do
@@ -142,7 +117,7 @@ describe("the queue", function()
         assert.is_true(row.waited_ms >= 150 and row.waited_ms < 400, "waited " .. row.waited_ms)
       end
     end
-    assert.equal(60, hits(fleet, "queue.deadline_ms"))
+    assert.equal(60, fleet:hits("queue.deadline_ms"))
   end)
 
   it("counts a pipelined request from when the one before it ran out", function()
@@ -150,7 +125,7 @@ describe("the queue", function()
       queue = { max = 8, deadline_ms = 1000 },
       health = { interval_ms = 60000 }, scrape = { enabled = false }, -- only a timer wakes it
     } })
-    ask(fleet, "running")
+    fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
     local client = fleet:connect()
     client:send(http.text(chat_request("second")) .. http.text(chat_request("third")))
@@ -170,7 +145,7 @@ describe("the queue", function()
         if view.count == 0 then return nil end
         return kvr.HOLD
       end }]] }, config = { policy = "hold", queue = { max = 8, deadline_ms = 300 } } })
-    local clients = { ask(fleet, "one"), ask(fleet, "two") }
+    local clients = { fleet:begin_chat("one"), fleet:begin_chat("two") }
     for _, client in ipairs(clients) do check.api_error(client:finish(3), 503, "queue_deadline") end
     for _, row in ipairs(fleet:rows(2)) do assert.is_true(row.waited_ms >= 300) end
   end)
@@ -179,11 +154,11 @@ describe("the queue", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, stack_kb = 192, config = {
       queue = { max = 1000, deadline_ms = 1500 },
     } })
-    ask(fleet, "running")
+    fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
     local clients = {}
-    for i = 1, 500 do clients[i] = ask(fleet, "late") end
-    wait_waiting(fleet, 500)
+    for i = 1, 500 do clients[i] = fleet:begin_chat("late") end
+    fleet:wait_waiting(500)
     for _, client in ipairs(clients) do check.api_error(client:finish(4), 503, "queue_deadline") end
     exchange:reply()
     fleet:rows(501)
@@ -191,14 +166,14 @@ describe("the queue", function()
 
   it("is left by a client that goes away", function()
     local fleet = Fleet.start({ replicas = one_at_a_time, config = { queue = { max = 8 } } })
-    local running = ask(fleet, "running")
+    local running = fleet:begin_chat("running")
     local exchange = fleet.replicas[1]:take()
-    local gone = ask(fleet, "gone")
-    wait_waiting(fleet, 1)
-    local stays = ask(fleet, "stays")
-    wait_waiting(fleet, 2)
+    local gone = fleet:begin_chat("gone")
+    fleet:wait_waiting(1)
+    local stays = fleet:begin_chat("stays")
+    fleet:wait_waiting(2)
     gone:reset()
-    wait_waiting(fleet, 1)
+    fleet:wait_waiting(1)
     assert.equal("cancelled", fleet:row(1).outcome)
     exchange:reply()
     running:finish()
@@ -218,16 +193,16 @@ describe("the queue", function()
     for _, each in ipairs(fleet.replicas) do each.healthy = false end
     loop.wait(function() return fleet:admin("/admin/status").replicas.down == 2 end)
     check.api_error(fleet:chat("Hello"), 503, "no_replicas")
-    assert.equal(0, sample(fleet, "kvroute_queued_requests_total"))
+    assert.equal(0, (fleet:metric("kvroute_queued_requests_total") or 0))
   end)
 
   it("takes in a request whose replica failed, until another has room", function()
     local fleet = Fleet.start({ replicas = { { settings = { capacity = 1 } },
       { settings = { capacity = 1 } } }, config = { queue = { max = 8 }, policy = "round_robin" } })
-    local first, second = ask(fleet, "first"), ask(fleet, "second")
+    local first, second = fleet:begin_chat("first"), fleet:begin_chat("second")
     local a, b = fleet.replicas[1]:take(), fleet.replicas[2]:take()
     a:reset()
-    wait_waiting(fleet, 1)
+    fleet:wait_waiting(1)
     b:reply()
     fleet.replicas[2]:take():reply()
     assert.equal(200, first:finish().status)

@@ -22,10 +22,6 @@ local function line_with(text, word)
   end
 end
 
-local function metrics_page(fleet)
-  return fleet:admin_answer("/metrics"):body()
-end
-
 -- What a report says of one shadow, counted again from rows.
 local function count(rows, i)
   local counted = { evaluated = 0, agreed = 0, acting = {}, shadow = {} }
@@ -108,7 +104,7 @@ describe("a shadow", function()
     assert.equal(30, report.shadows[2].agreed)
     assert.is_true(report.shadows[1].match_tokens > report.shadows[1].acting_match_tokens)
     assert.equal(report.shadows[1].acting_match_tokens, report.shadows[2].match_tokens)
-    local page = metrics_page(fleet)
+    local page = fleet:metrics_page()
     has(page, 'kvroute_shadow_decisions_total{role="shadow_2",verdict="agreed"} 30\n')
     has(page, 'kvroute_script_calls_total{role="shadow_1"} 30\n')
     assert.equal(0, fleet:admin("/admin/status").decisions.spills)
@@ -289,7 +285,7 @@ describe("an explanation", function()
     local sent = 0
     for _, replica in ipairs(fleet.replicas) do sent = sent + replica:count() end
     assert.equal(2, sent)
-    has(metrics_page(fleet), "kvroute_requests_received_total 2\n")
+    has(fleet:metrics_page(), "kvroute_requests_received_total 2\n")
   end)
 
   it("knows spills, sessions, refusals and other paths", function()

@@ -235,6 +235,24 @@ function Fleet:chat(content, more, headers)
   return self:request(M.chat_request(content, more, headers))
 end
 
+---A client whose chat request is under way; the answer to come is its `answer`.
+function Fleet:begin_chat(content, headers)
+  local client = self:connect()
+  client.answer = client:begin(M.chat_request(content or "Hello", nil, headers))
+  return client
+end
+
+---A stream of that replica whose first event has reached the client: both ends of it.
+function Fleet:begin_stream(from)
+  local client = self:connect()
+  client:begin(M.chat_request("a long one", { stream = true }))
+  local exchange = from:take()
+  exchange:stream()
+  exchange:event("first")
+  client:wait_body(1)
+  return client, exchange
+end
+
 ---The admin interface: GET, or POST with a table. Its answer, decoded; an error unless it is 200.
 function Fleet:admin(path, body)
   local answer = self:admin_answer(path, body)
@@ -244,6 +262,28 @@ end
 
 function Fleet:admin_answer(path, body)
   return http.request(self.admin_address, { path = path, body = body })
+end
+
+function Fleet:metrics_page()
+  return self:admin_answer("/metrics"):body()
+end
+
+---One value of that page; `sample` as it stands there, labels too. nil: there is none.
+function Fleet:metric(sample)
+  local page = "\n" .. self:metrics_page()
+  local _, to = page:find("\n" .. sample .. " ", 1, true)
+  return to and tonumber(page:match("^%S+", to + 1))
+end
+
+---How often a limit was hit.
+function Fleet:hits(setting)
+  return self:metric(('kvroute_limit_hits_total{limit="%s"}'):format(setting)) or 0
+end
+
+function Fleet:wait_waiting(count)
+  loop.wait(function()
+    return self:admin("/admin/status").requests.waiting == count
+  end, 2, count .. " requests to wait")
 end
 
 ---The script of that role, "policy" by default, as the admin interface sees it.
