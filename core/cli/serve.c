@@ -103,6 +103,7 @@ static void on_hangup(void *context)
     struct server *server = context;
     if (server->closing)
         return;
+    kvr_log(KVR_LOG_INFO, "SIGHUP: scripts and client keys are read again, rows are reopened");
     (void)kvr_script_store_reload(&server->ingress.scripts, NULL); /* a refusal is logged there */
     kvr_client_keys_reload(&server->ingress.client_keys);
     if (server->ingress.options.rows.path)

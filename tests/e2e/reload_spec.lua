@@ -146,6 +146,7 @@ describe("a policy", function()
     fleet.router:signal(signal.SIGHUP)
     loop.wait(function() return fleet:admin("/admin/scripts").reloads > reloads end, 1)
     loop.wait(function() return Fleet.exists(rows) end, 1, "a new file of rows")
+    assert.truthy(fleet.router:stderr():find("info SIGHUP: scripts and client keys are read again"))
     assert.equal("first", Mine.reason_now(client))
     assert.equal(2, fleet:row(1).sequence)
     assert.equal(1, fleet:script().generation) -- the same text is no new generation
