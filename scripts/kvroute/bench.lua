@@ -8,6 +8,7 @@ local signal = require("posix.signal")
 local time = require("posix.time")
 local unistd = require("posix.unistd")
 local bit = require("bit")
+local store = require("kvroute.store")
 
 local M = {}
 local running = {} -- by pid
@@ -23,13 +24,7 @@ end
 
 function M.sleep(seconds) socket.sleep(seconds) end
 
-local function read(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read("*a")
-  file:close()
-  return text
-end
+local read = store.read_file
 
 function M.write(name, text)
   local path = M.work .. "/" .. name

@@ -4,6 +4,7 @@ local cjson = require("cjson")
 local import = require("kvroute.import")
 local dice = require("kvroute.import.dice")
 local json = require("kvroute.json")
+local texts = require("spec.support.texts")
 
 local COMMAND = (os.getenv("KVR_BUILD") or "build") .. "/kvroute import "
 local DATA = "experiments/data/"
@@ -18,20 +19,7 @@ local TRACELAB = DATA .. "tracelab-example/round_trace.jsonl"
 local MINISWE = DATA .. "agent-text-miniswe/miniswe.a.jsonl.gz"
 local ARXIV = DATA .. "lengths-arxiv-summarization/arxiv_lengths.first5000.csv.gz"
 
-local files = {}
-
-local function file_of(text, suffix)
-  local path = os.tmpname()
-  files[#files + 1] = path
-  if suffix then
-    path = path .. suffix
-    files[#files + 1] = path
-  end
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-  return path
-end
+local file_of = texts.file
 
 local function lines_of(...)
   local out = {}
@@ -82,9 +70,7 @@ local function close_to(expected, share, value)
 end
 
 describe("files", function()
-  teardown(function()
-    for _, path in ipairs(files) do os.remove(path) end
-  end)
+  teardown(texts.remove)
 
   local row = '{"input_tokens":%d,"output_tokens":1}'
 
@@ -122,10 +108,10 @@ describe("files", function()
     local path = os.tmpname()
     local odd = path .. "'; touch x; '.jsonl"
     assert(os.rename(path, odd))
-    files[#files + 1] = odd
+    texts.keep(odd)
     assert.are.same({}, rows_of("rows", odd))
     assert(os.execute(("gzip -k -- \"%s\""):format(odd)))
-    files[#files + 1] = odd .. ".gz"
+    texts.keep(odd .. ".gz")
     assert.are.same({}, rows_of("rows", odd .. ".gz"))
     assert.is_nil(io.open("x"))
   end)
@@ -724,7 +710,7 @@ end)
 describe("the command", function()
   local function run(arguments)
     local out = os.tmpname()
-    files[#files + 1] = out
+    texts.keep(out)
     local status = os.execute(COMMAND .. ("%s >%s 2>&1"):format(arguments, out))
     local file = io.open(out)
     local text = file:read("*a")

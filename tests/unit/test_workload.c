@@ -1,37 +1,14 @@
 /* core/sim/workload: what is asked. Texts, the shapes and shares of conversations and keys, and
  * that a request is a function of who asks for the how-manieth time. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "workload_fixture.h"
 
 #include "rng.h"
-#include "workload.h"
 
 static struct kvr_workload_options defaults(void)
 {
     struct kvr_workload_options options;
     kvr_workload_defaults(&options);
     return options;
-}
-
-static struct kvr_workload *make(const struct kvr_workload_options *options)
-{
-    struct kvr_error error = {0};
-    struct kvr_workload *workload = kvr_workload_create(options, &error);
-    if (!workload)
-        fail_msg("%s", error.text);
-    return workload;
-}
-
-static void near(double value, double wanted, double part)
-{
-    if (!(value > wanted * (1 - part) && value < wanted * (1 + part)))
-        fail_msg("%g is not within %g of %g", value, part, wanted);
 }
 
 /* ---- texts ---- */

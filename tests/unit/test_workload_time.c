@@ -1,15 +1,6 @@
 /* core/sim/workload: when requests are sent. Users and their pauses, renewal arrivals, ramps, given
  * times and what is drawn from them, rounds of users, and lists. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "workload.h"
+#include "workload_fixture.h"
 
 static struct kvr_workload_options open_loop(double rate, double cv)
 {
@@ -21,26 +12,11 @@ static struct kvr_workload_options open_loop(double rate, double cv)
     return options;
 }
 
-static struct kvr_workload *make(const struct kvr_workload_options *options)
-{
-    struct kvr_error error = {0};
-    struct kvr_workload *workload = kvr_workload_create(options, &error);
-    if (!workload)
-        fail_msg("%s", error.text);
-    return workload;
-}
-
 static struct kvr_arrival next(struct kvr_workload *workload)
 {
     struct kvr_arrival arrival;
     assert_true(kvr_workload_next(workload, &arrival));
     return arrival;
-}
-
-static void near(double value, double wanted, double part)
-{
-    if (!(value > wanted * (1 - part) && value < wanted * (1 + part)))
-        fail_msg("%g is not within %g of %g", value, part, wanted);
 }
 
 static void test_even(void **state)

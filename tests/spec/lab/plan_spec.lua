@@ -1,22 +1,10 @@
 local cjson = require("cjson")
 local plan = require("kvroute.plan")
+local texts = require("spec.support.texts")
 
 local COMMAND = (os.getenv("KVR_BUILD") or "build") .. "/kvroute plan "
 
-local files = {}
-
-local function file_of(text, suffix)
-  local path = os.tmpname()
-  files[#files + 1] = path
-  if suffix then
-    path = path .. suffix
-    files[#files + 1] = path
-  end
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-  return path
-end
+local file_of = texts.file
 
 local function run(words)
   local pipe = assert(io.popen(COMMAND .. words .. " 2>&1; echo $?"))
@@ -46,9 +34,7 @@ local function placements(made)
 end
 
 describe("a plan", function()
-  teardown(function()
-    for _, path in ipairs(files) do os.remove(path) end
-  end)
+  teardown(texts.remove)
 
   it("places by falling rate, each on the least loaded", function()
     local made = plan.make(rates_of("a=4 b=7 c=5 d=6 e=3"), equal(2), { slots = 2 })
