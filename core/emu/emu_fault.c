@@ -17,7 +17,7 @@ const char kvr_emu_fault_help[] =
     "A fault is one line, KIND;KEY=VALUE;..., for --fault, for the header x-kvroute-fault of a\n"
     "request, and for the body of POST /fault, which also takes JSON: "
     "{\"kind\":\"stall\",\"after\":3}.\n"
-    "GET /fault shows what is set, DELETE /fault takes it back; ?replica=N or all says whose.\n"
+    "GET /fault shows those of answers, DELETE /fault takes back all; ?replica=N or all: whose.\n"
     "\n"
     "Of the bytes of an answer:\n"
     "  stall               no further byte, for ever; with ms= for so long\n"
