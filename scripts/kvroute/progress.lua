@@ -91,12 +91,4 @@ function Progress:finish()
   end
 end
 
----Before anything else is written to the terminal.
-function Progress:clear()
-  if self.terminal and self.width > 0 then
-    self.out:write("\r", (" "):rep(self.width), "\r")
-    self.width = 0
-  end
-end
-
 return M

@@ -53,6 +53,22 @@ function M.start(options)
   return self
 end
 
+---The first replica's answer.
+function Emulator:post(path, body, headers)
+  return http.request(self.addresses[1], { path = path, body = body, headers = headers })
+end
+
+function Emulator:get(path, headers)
+  return http.request(self.addresses[1], { path = path, headers = headers })
+end
+
+---A body for chat, with `more` fields.
+function M.chat(content, more)
+  local body = { model = "m", messages = { { role = "user", content = content } } }
+  for key, value in pairs(more or {}) do body[key] = value end
+  return body
+end
+
 ---An order; `index` from 1, or nil for all replicas.
 function Emulator:order(method, path, index, body)
   local target = ("%s%sreplica=%s"):format(path, path:find("?", 1, true) and "&" or "?",

@@ -39,17 +39,6 @@ function Exchange:send(bytes)
   self.connection:send(bytes)
 end
 
----Bytes cut at the given offsets, each piece a read of its own as far as one can tell.
-function Exchange:send_cut(bytes, offsets)
-  local from = 1
-  for _, offset in ipairs(offsets) do
-    self:send(bytes:sub(from, offset))
-    loop.sleep(0.002)
-    from = offset + 1
-  end
-  self:send(bytes:sub(from))
-end
-
 ---A whole answer with a length.
 ---@param options? table status, headers (list of "Name: value"), body (string, or table for JSON)
 function Exchange:reply(options)
