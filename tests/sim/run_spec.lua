@@ -239,18 +239,19 @@ describe("kvroute run", function()
       fleet = ("lab.fleet.simulated { profile = %q, replicas = 2 }"):format(folder .. "/mine.lua"),
       seeds = "1", policies = "{ 'p2c' }", axes = "{ { 'skew', 0 } }",
     })
-    lab.write(folder .. "/mine.lua", "name = 'mine'\nblocks = 4000\n")
+    local simple = lab.read("core/engine/profiles/simple.lua")
+    lab.write(folder .. "/mine.lua", simple .. "name = 'mine'\nblocks = 4000\n")
     local code, _, err = run(path)
     assert.equal(0, code, err)
     for text, reason in pairs({
-      ["name = 5"] = "name is a text of at most %d+ bytes",
-      [("name = '%s'"):format(("x"):rep(500))] = "name is a text of at most %d+ bytes",
-      ["blocks = 4000.5"] = "blocks is a whole number from 0",
-      ["block = 4000"] = "mine.lua has no field block",
+      ["name = 5"] = "mine.lua:%d+: name: must be of letters",
+      [("name = '%s'"):format(("x"):rep(500))] = "mine.lua:%d+: name: must be of at most 64 char",
+      ["blocks = 4000.5"] = "mine.lua:%d+: blocks: must be an integer",
+      ["block = 4000"] = "mine.lua:%d+: block: no such setting",
     }) do
-      lab.write(folder .. "/mine.lua", text .. "\n")
+      lab.write(folder .. "/mine.lua", simple .. text .. "\n")
       code, _, err = run(path)
-      assert.equal(1, code, err)
+      assert.equal(2, code, err)
       assert.is_truthy(err:find(reason), err)
       assert.is_nil(err:find("traceback"), err)
     end
