@@ -117,13 +117,24 @@ static void free_fleet(struct fleet *fleet)
     kvr_free(fleet->matches);
 }
 
+static uint64_t model_key(const struct fleet *fleet, uint64_t routing_key)
+{
+    return kvr_model_key(kvr_hash32(fleet->record->model->hash), kvr_hash32(routing_key));
+}
+
+static void name_key(struct fleet *fleet, uint64_t routing_key)
+{
+    fleet->record->routing_key = routing_key;
+    fleet->record->model_key = model_key(fleet, routing_key);
+}
+
 static void fill_view(struct fleet *fleet, uint64_t now)
 {
     struct kvr_picture *picture = &fleet->router.picture;
     uint32_t serial = ++fleet->record->model->serial;
     fleet->chain[15] = fleet->record->session = kvr_mix64(serial);
     if (fleet->first_key)
-        fleet->record->routing_key = fleet->first_key + kvr_mix64(serial) % PLANNED;
+        name_key(fleet, fleet->first_key + kvr_mix64(serial) % PLANNED);
     kvr_decide_view(&fleet->router, now, fleet->record, fleet->chain,
                     fleet->first_key ? KVR_NEEDS_PLAN : 0);
     const uint32_t *matches = &fleet->matches[(serial % PATTERNS) * fleet->replicas];
@@ -271,7 +282,7 @@ static void install_plan(struct fleet *fleet)
     struct kvr_plan_key *keys = kvr_alloc(PLANNED * sizeof *keys);
     for (fleet->first_key = 1; !plan; fleet->first_key += PLANNED) {
         for (uint32_t i = 0; i < PLANNED; i++)
-            keys[i] = (struct kvr_plan_key){kvr_hash32(fleet->first_key + i), 1.0 / (i + 1)};
+            keys[i] = (struct kvr_plan_key){model_key(fleet, fleet->first_key + i), 1.0 / (i + 1)};
         plan = kvr_plan_create(&(struct kvr_plan_options){0}, keys, PLANNED, NULL, fleet->replicas,
                                NULL);
     }
