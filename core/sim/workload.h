@@ -142,12 +142,12 @@ struct kvr_workload_options {
     double drift_sigma;     /* 0: they stay; else each is multiplied by exp(sigma x normal) ... */
     double drift_requests;  /* ... every so many requests: a random walk of all keys' rates */
     double length_sigma;    /* 0: alike; a key's own texts are exp(sigma x normal) times as long */
-    const double *weights;  /* by key, instead of any law; borrowed until create */
-    uint32_t weights_len;   /* 0: by a law; else the number of keys */
     double thread_more;     /* 0: each request stands alone; else that part of all threads has two
                                turns or more. RATE, constant, no drift ... */
-    double thread_end;    /* ... 0.3: from the second on, the chance that a turn is the last ... */
-    double thread_gap_ms; /* ... 30,000: mean of the exponential gap between two turns */
+    double thread_end;     /* ... 0.3: from the second on, the chance that a turn is the last ... */
+    double thread_gap_ms;  /* ... 30,000: mean of the exponential gap between two turns */
+    const double *weights; /* by key, instead of any law; borrowed until create */
+    uint32_t weights_len;  /* 0: by a law; else the number of keys */
     uint32_t output_tokens; /* 48: mean, or each */
     double output_cv;       /* 0: fixed; else lognormal, at most output_max */
     uint32_t output_max;    /* 0: 16 x output_tokens */
