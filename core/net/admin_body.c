@@ -158,8 +158,8 @@ static int read_params(struct reading *reading, const struct field *field,
         if (!read_param_value(reading, &param.value))
             return refuse_value(reading, field, "text, a number, true or false for each");
         if (*count == KVR_SCRIPT_PARAMS_LIST)
-            return kvr_error_set(reading->error, KVR_E_LIMIT, "params: at most %d are possible",
-                                 KVR_SCRIPT_PARAMS_LIST);
+            return kvr_error_set(reading->error, KVR_E_LIMIT, "%s: at most %d params are possible",
+                                 field->name, KVR_SCRIPT_PARAMS_LIST);
         params[(*count)++] = param;
     }
     return 0;
