@@ -12,7 +12,7 @@ package.path = "scripts/?.lua;" .. package.path
 local bench = require("kvroute.bench")
 local peers = require("kvroute.peers")
 
-local turns = tonumber(os.getenv("TURNS") or 4)
+local turns = tonumber(os.getenv("TURNS") or 8)
 local quiet = tonumber(os.getenv("FOREIGN_MAX") or 0.10)
 
 local function contestants()
