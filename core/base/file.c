@@ -18,16 +18,16 @@ static const char *kind_of(mode_t mode)
                             : "no regular file";
 }
 
-/* -1 with the reason in `error`. */
+/* A descriptor, or a code of error.h. */
 static int open_any(const char *path, struct stat *status, struct kvr_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, status) != 0) {
-        kvr_error_set(error, errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO, "cannot read %s: %s",
-                      path, strerror(errno));
+        int code = errno == ENOENT ? KVR_E_NOT_FOUND : KVR_E_IO;
+        kvr_error_set(error, code, "cannot read %s: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
-        return -1;
+        return code;
     }
     return fd;
 }
@@ -50,7 +50,7 @@ int kvr_file_open(const char *path, FILE **file, struct kvr_error *error)
     struct stat status = {0};
     int fd = open_any(path, &status, error);
     if (fd < 0)
-        return error ? error->code : KVR_E_IO;
+        return fd;
     if (!S_ISREG(status.st_mode))
         return refuse(fd, path, kind_of(status.st_mode), error);
     *file = stream_of(fd);
@@ -74,7 +74,7 @@ int kvr_file_open_given(const char *path, FILE **file, struct kvr_error *error)
     struct stat status = {0};
     int fd = open_any(path, &status, error), first = -2;
     if (fd < 0)
-        return error ? error->code : KVR_E_IO;
+        return fd;
     if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
         return refuse(fd, path, kind_of(status.st_mode), error);
     if (S_ISFIFO(status.st_mode) && (first = await_writer(fd)) == EOF)
@@ -110,7 +110,7 @@ static int read_and_close(FILE *file, const char *path, size_t most, struct kvr_
 
 int kvr_file_read(const char *path, size_t most, struct kvr_buffer *text, struct kvr_error *error)
 {
-    FILE *file;
+    FILE *file = NULL;
     int rc = kvr_file_open(path, &file, error);
     return rc ? rc : read_and_close(file, path, most, text, error);
 }
@@ -118,7 +118,7 @@ int kvr_file_read(const char *path, size_t most, struct kvr_buffer *text, struct
 int kvr_file_read_given(const char *path, size_t most, struct kvr_buffer *text,
                         struct kvr_error *error)
 {
-    FILE *file;
+    FILE *file = NULL;
     int rc = kvr_file_open_given(path, &file, error);
     return rc ? rc : read_and_close(file, path, most, text, error);
 }
