@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "address.h"
 #include "admin.h"
 #include "fetch.h"
-#include "listener.h"
 #include "pick.h"
 
 #define TIMEOUT_NS 15000000000u
@@ -28,7 +28,7 @@ int kvr_ctl_resolve(struct kvr_ctl *ctl)
         fprintf(stderr, "kvroute ctl: \"%s\" is not host:port\n", ctl->admin);
         return KVR_CTL_USAGE;
     }
-    if (kvr_parse_address(ctl->host, &ctl->address, NULL) == 0)
+    if (kvr_address_parse(ctl->host, &ctl->address, NULL) == 0)
         return KVR_CTL_OK;
     char name[sizeof ctl->host];
     snprintf(name, sizeof name, "%.*s", (int)(colon - ctl->host), ctl->host);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "listener.h"
+#include "address.h"
 #include "resolver.h"
 #include "slice.h"
 
@@ -71,7 +71,7 @@ int kvr_load_target_find(struct kvr_load_target *target, struct kvr_loop *loop, 
                          struct kvr_error *error)
 {
     int rc = split(target, url, error);
-    if (rc || kvr_parse_address(target->authority, &target->address, NULL) == 0)
+    if (rc || kvr_address_parse(target->authority, &target->address, NULL) == 0)
         return rc;
     char host[KVR_HOST_MAX], port[8];
     rc = kvr_resolver_split(kvr_slice_of(target->authority), host, port, NULL);

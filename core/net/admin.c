@@ -314,7 +314,7 @@ int kvr_admin_start(struct kvr_admin *admin, struct kvr_loop *loop, struct kvr_i
         options->listen && *options->listen ? options->listen : KVR_ADMIN_LISTEN_DEFAULT;
     bool has_token = options->token && *options->token;
     struct sockaddr_storage address;
-    int rc = kvr_parse_address(listen, &address, error);
+    int rc = kvr_address_parse(listen, &address, error);
     if (rc)
         return rc;
     if (!has_token && !is_loopback(&address))

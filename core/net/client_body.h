@@ -12,7 +12,7 @@ void kvr_client_begin_body(struct kvr_client *client, const char *data, size_t l
 void kvr_client_advance_sized(struct kvr_client *client);
 void kvr_client_advance_chunked(struct kvr_client *client, size_t raw_at);
 
-/* ---- client.c's, for the body ---- */
+/* ---- for the body and its request: client.c's and client_request.c's ---- */
 
 /* The only writer of `state`. */
 void kvr_client_enter(struct kvr_client *client, enum kvr_client_state state);

@@ -44,7 +44,7 @@ static int find_place(struct kvr_ingress *ingress, const struct kvr_ingress_repl
         return rc;
     memcpy(text, authority.data, authority.len);
     text[authority.len] = '\0';
-    if (kvr_parse_address(text, &place->address, NULL) == 0) {
+    if (kvr_address_parse(text, &place->address, NULL) == 0) {
         place->host[0] = '\0';
         return 0;
     }

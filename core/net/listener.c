@@ -1,20 +1,15 @@
 #include "listener.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <limits.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "address.h"
 #include "check.h"
-#include "client_refusal.h"
+#include "listener_sweep.h"
 #include "log.h"
 
 #define SWEEP_MS      250
-#define LINGER_NS     2000000000u /* how long a client may stay after its last answer has gone out */
 #define COMPLAIN_NS   1000000000u /* between two log lines of one kind */
 #define KEPT_NS       1000000000u /* an idle connection, before it must make room */
 #define RESERVE_SHARE 16 /* of all descriptors are kept from clients: replicas need them, too */
@@ -30,178 +25,6 @@ static const struct kvr_listener_options default_options = {
     .request_ns = 30000000000u,
     .write_stall_ns = 30000000000u,
 };
-
-/* The descriptor of "fd:N", or -1. */
-static int handed_descriptor(const char *address)
-{
-    char *end = NULL;
-    if (strncmp(address, "fd:", 3) != 0)
-        return -1;
-    long fd = strtol(address + 3, &end, 10);
-    return end == address + 3 || *end || fd < 0 || fd > INT_MAX ? -1 : (int)fd;
-}
-
-static int look_where_bound(int fd, struct sockaddr_storage *out, struct kvr_error *error)
-{
-    int type = 0;
-    socklen_t type_len = sizeof type;
-    socklen_t len = sizeof *out;
-    memset(out, 0, sizeof *out);
-    bool is_tcp = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) == 0 &&
-                  type == SOCK_STREAM && getsockname(fd, (struct sockaddr *)out, &len) == 0 &&
-                  (out->ss_family == AF_INET || out->ss_family == AF_INET6);
-    return is_tcp ? 0
-                  : kvr_error_set(error, KVR_E_INVALID,
-                                  "descriptor %d, handed over, is no TCP socket", fd);
-}
-
-int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error)
-{
-    int fd = handed_descriptor(address);
-    if (fd >= 0)
-        return look_where_bound(fd, out, error);
-    char host[INET6_ADDRSTRLEN + 1];
-    const char *colon = strrchr(address, ':');
-    char *end = NULL;
-    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 65536;
-    if (!colon || end == colon + 1 || *end || port > 65535)
-        return kvr_error_set(error, KVR_E_INVALID, "\"%s\" is not host:port", address);
-    bool v6 = address[0] == '[' && colon > address && colon[-1] == ']';
-    const char *start = v6 ? address + 1 : address;
-    size_t len = (size_t)(colon - start) - (v6 ? 1 : 0);
-    if (len >= sizeof host)
-        return kvr_error_set(error, KVR_E_INVALID, "host of \"%s\" is too long", address);
-    memcpy(host, start, len);
-    host[len] = '\0';
-    if (strcmp(host, "localhost") == 0)
-        strcpy(host, "127.0.0.1");
-    memset(out, 0, sizeof *out);
-    int rc = v6 ? uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out)
-                : uv_ip4_addr(host[0] ? host : "0.0.0.0", (int)port, (struct sockaddr_in *)out);
-    if (rc)
-        return kvr_error_set(error, KVR_E_INVALID, "\"%s\" is not a numeric address", address);
-    return 0;
-}
-
-/* ---- the sweep ---- */
-
-static void close_idle(struct kvr_listener *listener, uint64_t now)
-{
-    KVR_LIST_FOREACH (link, &listener->idle) {
-        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        if (now - client->since_ns < listener->options.idle_ns)
-            return; /* the list is in order of age */
-        listener->counters.timed_out++;
-        listener->counters.idle++;
-        kvr_client_close(client);
-    }
-}
-
-/* Of those that have just come, or been answered, the next request is likely to be on its way; of
- * the others it may have come, and nothing has read it yet. */
-static void dismiss_idle(struct kvr_listener *listener, uint64_t now)
-{
-    KVR_LIST_FOREACH (link, &listener->idle) {
-        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        if (now - client->since_ns < listener->options.parting_ns)
-            return;
-        kvr_stream_read(&client->stream);
-        bool idle = client->state == KVR_CLIENT_HEAD && !client->receiving;
-        if (idle && !client->stream.closing)
-            kvr_client_dismiss(client);
-    }
-}
-
-/* A trickle holds a connection, a steady stream of a large body does not: what has come buys time
- * for the rest. */
-static void refuse_slow(struct kvr_listener *listener, uint64_t now)
-{
-    uint64_t limit_ns = listener->options.request_ns;
-    KVR_LIST_FOREACH (link, &listener->receiving) {
-        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        uint64_t bought_ns = (uint64_t)client->in.len * (1000000000u / KVR_SLOWEST_BYTES);
-        uint64_t age_ns = now - client->since_ns;
-        if (age_ns < limit_ns)
-            return;
-        if (age_ns < limit_ns + bought_ns)
-            continue;
-        listener->counters.timed_out++;
-        listener->counters.slow++;
-        kvr_client_refuse(client, NULL, KVR_REFUSE_SLOW, NULL);
-    }
-}
-
-/* A reader that takes nothing holds our memory, and maybe an engine's slot. */
-static bool is_stalled(struct kvr_client *client, size_t unsent, uint64_t now)
-{
-    if (unsent == 0 || unsent != client->stalled) {
-        client->stalled = unsent;
-        client->since_ns = now;
-        return false;
-    }
-    return now - client->since_ns >= client->listener->options.write_stall_ns;
-}
-
-/* All in the list, whose answers nobody waits for any more. */
-static void lose(struct kvr_listener *listener, struct kvr_list *list)
-{
-    while (!kvr_list_empty(list)) {
-        struct kvr_client *client = KVR_LIST_ENTRY(list->next, struct kvr_client, link);
-        listener->handler.on_gone(listener->handler.context, client);
-        kvr_client_abort(client);
-    }
-}
-
-/* Also those that have left while we did not read them, for all that they had sent ahead. What the
- * going of one lets happen may move any other to another list, so they are picked out before the
- * first goes. */
-static void cut_stalled(struct kvr_listener *listener, uint64_t now)
-{
-    struct kvr_list stalled;
-    kvr_list_init(&stalled);
-    KVR_LIST_FOREACH (link, &listener->answering) {
-        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        bool left = client->stream.paused && kvr_stream_peer_left(&client->stream);
-        if (!left && !is_stalled(client, kvr_client_unsent(client), now))
-            continue;
-        listener->counters.timed_out += !left;
-        listener->counters.stalled += !left;
-        kvr_list_remove(&client->link);
-        kvr_list_append(&stalled, &client->link);
-    }
-    lose(listener, &stalled);
-}
-
-/* A slow reader gets all of its last answer; then the connection may stay only a little. */
-static void see_off(struct kvr_listener *listener, uint64_t now)
-{
-    KVR_LIST_FOREACH (link, &listener->leaving) {
-        struct kvr_client *client = KVR_LIST_ENTRY(link, struct kvr_client, link);
-        size_t unsent = kvr_client_unsent(client);
-        if (unsent ? !is_stalled(client, unsent, now) : now - client->since_ns < LINGER_NS)
-            continue;
-        listener->counters.timed_out++;
-        listener->counters.stalled += unsent > 0;
-        if (unsent)
-            kvr_client_abort(client);
-        else
-            kvr_client_close(client);
-    }
-}
-
-static void on_sweep(uv_timer_t *timer)
-{
-    struct kvr_listener *listener = timer->data;
-    uint64_t now = kvr_loop_now();
-    if (listener->stopping)
-        dismiss_idle(listener, now);
-    close_idle(listener, now);
-    refuse_slow(listener, now);
-    cut_stalled(listener, now);
-    see_off(listener, now);
-}
-
-/* ---- accepting ---- */
 
 /* A new client is worth more than one that only keeps its connection open. */
 static bool make_room(struct kvr_listener *listener)
@@ -277,24 +100,14 @@ static void describe_bound(struct kvr_listener *listener)
     struct sockaddr_storage bound;
     int len = sizeof bound;
     KVR_CHECK(uv_tcp_getsockname(&listener->tcp, (struct sockaddr *)&bound, &len) == 0);
-    char host[INET6_ADDRSTRLEN];
-    if (bound.ss_family == AF_INET6) {
-        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&bound;
-        uv_ip6_name(in6, host, sizeof host);
-        snprintf(listener->address, sizeof listener->address, "[%s]:%u", host,
-                 ntohs(in6->sin6_port));
-    } else {
-        struct sockaddr_in *in = (struct sockaddr_in *)&bound;
-        uv_ip4_name(in, host, sizeof host);
-        snprintf(listener->address, sizeof listener->address, "%s:%u", host, ntohs(in->sin_port));
-    }
+    kvr_address_name(&bound, listener->address, sizeof listener->address);
 }
 
 /* Listens, and accepts unless it is to wait with that. */
 static int listen_on(struct kvr_listener *listener, const char *address,
                      const struct sockaddr_storage *bind_to)
 {
-    int fd = handed_descriptor(address);
+    int fd = kvr_address_descriptor(address);
     listener->handed = fd >= 0;
     int rc = listener->handed ? uv_tcp_open(&listener->tcp, fd)
                               : uv_tcp_bind(&listener->tcp, (const struct sockaddr *)bind_to, 0);
@@ -321,6 +134,11 @@ void kvr_listener_open(struct kvr_listener *listener)
         complain(listener, rc);
 }
 
+static void on_sweep(uv_timer_t *timer)
+{
+    kvr_listener_sweep(timer->data, kvr_loop_now());
+}
+
 #define DEFAULT_OPTION(name)                                                                       \
     if (listener->options.name == 0)                                                               \
     listener->options.name = default_options.name
@@ -330,7 +148,7 @@ int kvr_listener_start(struct kvr_listener *listener, struct kvr_loop *loop, con
                        const struct kvr_listener_options *options, struct kvr_error *error)
 {
     struct sockaddr_storage bind_to;
-    int rc = kvr_parse_address(address, &bind_to, error);
+    int rc = kvr_address_parse(address, &bind_to, error);
     if (rc)
         return rc;
     memset(listener, 0, sizeof *listener);
@@ -382,7 +200,7 @@ void kvr_listener_stop(struct kvr_listener *listener)
     stop_listening(listener);
     KVR_LIST_FOREACH (link, &listener->answering)
         KVR_LIST_ENTRY(link, struct kvr_client, link)->keep_alive = false;
-    dismiss_idle(listener, kvr_loop_now());
+    kvr_listener_dismiss_idle(listener, kvr_loop_now());
 }
 
 bool kvr_listener_parting(const struct kvr_listener *listener)
@@ -413,7 +231,7 @@ void kvr_listener_close(struct kvr_listener *listener)
         if (kvr_client_unsent(client) == 0)
             kvr_client_close(client);
     }
-    lose(listener, &listener->answering);
+    kvr_listener_lose(listener, &listener->answering);
     struct kvr_list *lists[] = {&listener->receiving, &listener->leaving};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         KVR_LIST_FOREACH (link, lists[i])

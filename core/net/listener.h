@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "address.h"
 #include "client.h"
 #include "error.h"
 #include "list.h"
@@ -61,10 +62,10 @@ struct kvr_listener {
     uint64_t own_total;
     uint64_t complained_ns; /* when a failed accept was last logged */
     bool listening;
-    bool handed;               /* the socket is another's, too, or will be */
-    bool stopping;             /* no keep-alive any more */
-    char address[64];          /* as bound: host:port */
-    struct kvr_http_head head; /* of the request being parsed: one a loop is enough */
+    bool handed;                    /* the socket is another's, too, or will be */
+    bool stopping;                  /* no keep-alive any more */
+    char address[KVR_ADDRESS_TEXT]; /* as bound: host:port */
+    struct kvr_http_head head;      /* of the request being parsed: one a loop is enough */
 };
 
 /* Binds `address` ("host:port", "[v6]:port", port 0 for any free one) and listens; or listens on a
@@ -91,9 +92,5 @@ bool kvr_listener_closed(const struct kvr_listener *listener);
 
 /* For client.c. May this one, just accepted, stay? */
 bool kvr_listener_has_room(struct kvr_listener *listener, int fd);
-
-/* Splits "host:port" and resolves a numeric host, or looks where descriptor N of "fd:N" is bound,
- * which must be a TCP socket; KVR_E_INVALID with the reason. */
-int kvr_parse_address(const char *address, struct sockaddr_storage *out, struct kvr_error *error);
 
 #endif

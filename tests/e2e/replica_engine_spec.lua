@@ -15,12 +15,7 @@ end
 
 local function post(...) return emulator:post(...) end
 local function get(...) return emulator:get(...) end
-
-local function stream(path, body)
-  local answer = post(path, body)
-  assert.equal(200, answer.status)
-  return sse.events(answer:body()), answer
-end
+local function stream(...) return emulator:stream(...) end
 
 describe("the engine of an emulated replica", function()
   after_each(Emulator.finish)

@@ -2,7 +2,6 @@
 local cjson = require("cjson")
 local Emulator = require("e2e.support.emulator")
 local http = require("e2e.support.http")
-local sse = require("e2e.support.sse")
 
 local emulator
 local chat = Emulator.chat
@@ -13,12 +12,7 @@ end
 
 local function post(...) return emulator:post(...) end
 local function get(...) return emulator:get(...) end
-
-local function stream(path, body)
-  local answer = post(path, body)
-  assert.equal(200, answer.status)
-  return sse.events(answer:body()), answer
-end
+local function stream(...) return emulator:stream(...) end
 
 local function keys(object)
   local names = {}

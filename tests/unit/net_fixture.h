@@ -122,7 +122,7 @@ static inline struct sockaddr_storage net_address(const char *text)
 {
     struct sockaddr_storage address;
     struct kvr_error error = {0};
-    assert_int_equal(kvr_parse_address(text, &address, &error), 0);
+    assert_int_equal(kvr_address_parse(text, &address, &error), 0);
     return address;
 }
 

@@ -14,6 +14,7 @@ local stdlib = require("posix.stdlib")
 local unistd = require("posix.unistd")
 local connection = require("e2e.support.connection")
 local http = require("e2e.support.http")
+local sse = require("e2e.support.sse")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
 
@@ -56,6 +57,13 @@ end
 ---The first replica's answer.
 function Emulator:post(path, body, headers)
   return http.request(self.addresses[1], { path = path, body = body, headers = headers })
+end
+
+-- The events of a streamed answer, and the answer.
+function Emulator:stream(path, body)
+  local answer = self:post(path, body)
+  assert.equal(200, answer.status)
+  return sse.events(answer:body()), answer
 end
 
 function Emulator:get(path, headers)
