@@ -4,7 +4,6 @@ local Emulator = require("e2e.support.emulator")
 local http = require("e2e.support.http")
 local loop = require("e2e.support.loop")
 local process = require("e2e.support.process")
-local sse = require("e2e.support.sse")
 
 local emulator
 local chat = Emulator.chat

@@ -2,6 +2,7 @@
 local cjson = require("cjson")
 local Emulator = require("e2e.support.emulator")
 local http = require("e2e.support.http")
+local sse = require("e2e.support.sse")
 
 local emulator
 local chat = Emulator.chat

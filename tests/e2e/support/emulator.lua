@@ -8,6 +8,7 @@
 --   emulator:log(1)                           what has reached it, decoded, oldest first
 --   after_each(Emulator.finish)               checks that each ended well
 local ffi = require("ffi")
+local assert = require("luassert")
 local cjson = require("cjson")
 local signal = require("posix.signal")
 local stdlib = require("posix.stdlib")
